@@ -1,0 +1,256 @@
+"""The composition root: a Penstock has a database, handlers, and what they need to run."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
+
+from penstock.base.aio import BlockingLoop, supervise
+from penstock.base.errors import BadSetting, InvalidInput
+from penstock.base.log import Logger, get_logger
+from penstock.base.meter import Meter
+from penstock.base.settings import Settings, settings
+from penstock.kernel import enqueue as kernel_enqueue
+from penstock.kernel.item import Accepted, Item, NewItem, Outcome, Retry
+from penstock.kernel.kind import TIMEOUT, AnyKind, Kind
+from penstock.kernel.lane import create_lane
+from penstock.kernel.sweep import sweep_forever
+from penstock.kernel.worker import Worker
+from penstock.postgres.migrate import migrate
+from penstock.postgres.pool import Pool, open_pool, wait_until_up
+
+OWNERS = ("penstock.kernel",)  # Packages with migrations, in the order they build on each other.
+
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
+
+
+@dataclass(slots=True)
+class Penstock:
+    """An application: handlers by lane, and a way to enqueue.
+
+    Without a `dsn`, PENSTOCK_DATABASE_URL says where the database is. Use it with `async with`;
+    `enqueue_blocking` works without.
+    """
+
+    dsn: str | None = None
+    log: Logger = field(default_factory=get_logger)
+    meter: Meter = field(default_factory=Meter)
+    kinds: dict[str, AnyKind] = field(default_factory=dict)
+    _policies: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _pool: Pool | None = None
+    _blocking: BlockingLoop | None = None
+    _blocking_pool: Pool | None = None
+
+    # ------------------------------------------------------------------------------- handlers
+
+    def handler(
+        self,
+        lane: str,
+        *,
+        timeout: timedelta = TIMEOUT,
+        when_unknown: Callable[[str], Outcome] = Retry,
+        **policy: Any,
+    ) -> Callable[[Handler], Handler]:
+        """Register a handler of a lane: `async def handle(item: Item[T]) -> Outcome | None`.
+
+        A handler that takes `list[Item[T]]` gets whole batches and returns their outcomes. The
+        annotation says what payloads are decoded to. `policy` is what the lane starts with; once
+        the lane exists, only its row counts.
+        """
+
+        def register(handle: Handler) -> Handler:
+            if lane in self.kinds:
+                raise InvalidInput("lane", f"{lane!r} has a handler already")
+            payload_type, takes_batch = _signature(handle)
+            self.kinds[lane] = Kind(
+                lane=lane,
+                payload_type=payload_type,
+                handle=None if takes_batch else handle,
+                handle_many=handle if takes_batch else None,
+                timeout=timeout,
+                when_unknown=when_unknown,
+            )
+            self._policies[lane] = policy
+            return handle
+
+        return register
+
+    # -------------------------------------------------------------------------------- enqueue
+
+    async def enqueue(
+        self,
+        lane: str,
+        payload: object,
+        *,
+        key: str | None = None,
+        due_at: datetime | None = None,
+        order_key: str | None = None,
+        not_after: datetime | None = None,
+        connection: object | None = None,
+    ) -> Accepted:
+        """Accept one item; with `connection`, in the caller's own transaction.
+
+        The same `key` again returns the first item; with another payload it raises KeyConflict.
+        """
+        item = NewItem(
+            payload=payload, key=key, due_at=due_at, order_key=order_key, not_after=not_after
+        )
+        payload_type = self._payload_type(lane)
+        if connection is not None:
+            return await kernel_enqueue.enqueue(connection, lane, item, payload_type=payload_type)
+        async with self.pool.acquire() as db:
+            return await kernel_enqueue.enqueue(db, lane, item, payload_type=payload_type)
+
+    async def enqueue_many(
+        self, lane: str, items: Iterable[NewItem], *, connection: Any | None = None
+    ) -> list[Accepted]:
+        """Accept many items with COPY, all or none; `connection` must be one of asyncpg."""
+        payload_type = self._payload_type(lane)
+        if connection is not None:
+            return await kernel_enqueue.enqueue_many(
+                connection, lane, items, payload_type=payload_type
+            )
+        async with self.pool.acquire() as db:
+            return await kernel_enqueue.enqueue_many(db, lane, items, payload_type=payload_type)
+
+    def enqueue_blocking(
+        self,
+        lane: str,
+        payload: object,
+        *,
+        key: str | None = None,
+        due_at: datetime | None = None,
+        order_key: str | None = None,
+        not_after: datetime | None = None,
+        connection: object | None = None,
+    ) -> Accepted:
+        """Do as `enqueue`, for code that does not await; safe to call from any thread."""
+        item = NewItem(
+            payload=payload, key=key, due_at=due_at, order_key=order_key, not_after=not_after
+        )
+        payload_type = self._payload_type(lane)
+        if connection is not None:
+            return kernel_enqueue.enqueue_blocking(
+                connection, lane, item, payload_type=payload_type
+            )
+        if self._blocking is None:
+            self._blocking = BlockingLoop()
+        return self._blocking.run(self._enqueue_apart(lane, item, payload_type))
+
+    async def _enqueue_apart(
+        self, lane: str, item: NewItem, payload_type: type[Any] | None
+    ) -> Accepted:
+        """Enqueue on the blocking loop, with a pool of its own: pools belong to one loop."""
+        if self._blocking_pool is None:
+            self._blocking_pool = await open_pool(self.address, min_size=0, max_size=4)
+        async with self._blocking_pool.acquire() as db:
+            return await kernel_enqueue.enqueue(db, lane, item, payload_type=payload_type)
+
+    def _payload_type(self, lane: str) -> type[Any] | None:
+        kind = self.kinds.get(lane)
+        return None if kind is None else kind.payload_type
+
+    # ------------------------------------------------------------------------------------ run
+
+    @property
+    def address(self) -> str:
+        """The DSN in use; raises BadSetting when none is given."""
+        if self.dsn is None:
+            url = settings().database_url
+            if url is None:
+                raise BadSetting("PENSTOCK_DATABASE_URL", "is not set and no dsn was given")
+            self.dsn = url.get_secret_value()
+        return self.dsn
+
+    @property
+    def pool(self) -> Pool:
+        """The open pool; only inside `async with`."""
+        if self._pool is None:
+            raise RuntimeError("open the app first: async with app: …")
+        return self._pool
+
+    async def open(self) -> None:
+        """Wait for the database, migrate it, open the pool and make the handlers' lanes."""
+        chosen = settings()
+        await wait_until_up(self.address, self.log)
+        self._pool = await open_pool(
+            self.address, min_size=chosen.pool_size_min, max_size=chosen.pool_size_max
+        )
+        async with self._pool.acquire() as db:
+            for name in await migrate(db, OWNERS):
+                self.log.info("migration.applied", migration=name)
+            for lane in self.kinds:
+                policy = _default_policy(chosen) | dict(self._policies.get(lane, {}))
+                await create_lane(db, lane, who="app", **policy)
+
+    async def close(self) -> None:
+        """Close the pools."""
+        if self._blocking is not None:
+            blocking, self._blocking = self._blocking, None
+            if self._blocking_pool is not None:
+                self._blocking_pool.terminate()
+                self._blocking_pool = None
+            blocking.close()
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            await pool.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        await self.close()
+
+    async def run_worker(self, stop: asyncio.Event, *, lanes: Sequence[str] | None = None) -> None:
+        """Run the handlers of all lanes, or of some, until `stop` is set."""
+        unknown = set(lanes or ()) - self.kinds.keys()
+        if unknown:
+            raise InvalidInput("lane", f"no handler for {', '.join(sorted(unknown))}")
+        worker = Worker(
+            dsn=self.address,
+            pool=self.pool,
+            kinds=[kind for kind in self.kinds.values() if lanes is None or kind.lane in lanes],
+            log=self.log,
+            meter=self.meter,
+            poll_interval=settings().poll_interval,
+            grace=settings().shutdown_grace,
+        )
+        await worker.run(stop)
+
+    async def run_sweeper(self) -> None:
+        """Repair and clean until cancelled; one per deployment is enough, more do no harm."""
+        await supervise(
+            lambda: sweep_forever(self.pool, meter=self.meter, log=self.log),
+            name="sweeper",
+            log=self.log,
+        )
+
+
+def _default_policy(chosen: Settings) -> dict[str, Any]:
+    """Return what the environment says of new lanes."""
+    return {
+        "max_attempts": chosen.max_attempts,
+        "backoff_base": chosen.backoff_base,
+        "backoff_cap": chosen.backoff_max,
+        "backoff_jitter": chosen.backoff_jitter,
+        "payload_bytes_max": chosen.payload_bytes_max,
+    }
+
+
+def _signature(handle: Callable[..., Any]) -> tuple[Any, bool]:
+    """Return the payload's type and whether the handler takes batches, from its annotation."""
+    parameters = list(inspect.signature(handle).parameters)
+    if len(parameters) != 1:
+        raise InvalidInput("handler", "must take exactly one parameter, the item")
+    annotation = get_type_hints(handle).get(parameters[0], Any)
+    takes_batch = get_origin(annotation) is list
+    if takes_batch:
+        (annotation,) = get_args(annotation)
+    if get_origin(annotation) is Item:
+        return get_args(annotation)[0], takes_batch
+    if annotation in (Any, Item):
+        return Any, takes_batch
+    raise InvalidInput("handler", f"must take an Item or a list of them, not {annotation}")

@@ -1,0 +1,133 @@
+"""Tasks with an owner: the only module that creates them. Groups, shielded endings, supervision."""
+
+import asyncio
+import random
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from penstock.base.log import Logger, describe
+
+T = TypeVar("T")
+
+PAUSE_FIRST = timedelta(milliseconds=100)  # A restart of PostgreSQL takes about this long at best.
+PAUSE_LONGEST = timedelta(seconds=10)  # A person who repairs something should not wait longer.
+
+
+def spawn(
+    group: asyncio.TaskGroup, work: Coroutine[Any, Any, T], *, name: str | None = None
+) -> asyncio.Task[T]:
+    """Start `work` as a task of `group`."""
+    return group.create_task(work, name=name)
+
+
+@asynccontextmanager
+async def alongside(*works: Coroutine[Any, Any, object]) -> AsyncGenerator[None]:
+    """Run `works` while the body runs and cancel them when it ends.
+
+    If one of them fails, the body is cancelled. A single failure leaves the block as itself,
+    several leave it as an ExceptionGroup.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work) for work in works]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+    except BaseExceptionGroup as failures:
+        only, *others = failures.exceptions
+        if others:
+            raise
+        raise only from only.__cause__
+
+
+async def finish(work: Coroutine[Any, Any, T], *, within: timedelta) -> T:
+    """Await `work`; once we are cancelled, let it run on for at most `within`.
+
+    The cancellation is never swallowed: it is raised again as soon as `work` has ended.
+    """
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError as cancelled:
+        await _outlive_cancellation(task, within=within)
+        failure = None if task.cancelled() else task.exception()
+        raise cancelled from failure
+
+
+async def _outlive_cancellation(task: asyncio.Task[Any], *, within: timedelta) -> None:
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + within.total_seconds()
+    while not task.done() and (left := ends_at - loop.time()) > 0:
+        # An impatient second Ctrl-C changes nothing: the deadline is near and it is kept.
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({task}, timeout=left)
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def supervise(
+    run: Callable[[], Awaitable[None]],
+    *,
+    name: str,
+    log: Logger,
+    pause_first: timedelta = PAUSE_FIRST,
+    pause_longest: timedelta = PAUSE_LONGEST,
+) -> None:
+    """Await `run()` until it returns; whenever it raises, log that, pause and call it again.
+
+    Pauses grow up to `pause_longest` and start over after a run that lasted longer than that.
+    """
+    loop = asyncio.get_running_loop()
+    waits = pauses(first=pause_first, longest=pause_longest)
+    while True:
+        started = loop.time()
+        try:
+            return await run()
+        except Exception as failure:  # noqa: BLE001  A supervisor outlives whatever it supervises.
+            if loop.time() - started > pause_longest.total_seconds():
+                waits = pauses(first=pause_first, longest=pause_longest)
+            pause = next(waits)
+            log.error(
+                "task.failed", task=name, retry_in_seconds=round(pause, 3), **describe(failure)
+            )
+        await asyncio.sleep(pause)
+
+
+def pauses(
+    *, first: timedelta = PAUSE_FIRST, longest: timedelta = PAUSE_LONGEST
+) -> Iterator[float]:
+    """Yield seconds to wait before each next try: doubling, capped, and spread by up to a half.
+
+    The spread keeps many workers from calling on a server that has just come back all at once.
+    """
+    seconds = first.total_seconds()
+    while True:
+        yield seconds * random.uniform(0.5, 1)  # noqa: S311  Not a secret.
+        seconds = min(2 * seconds, longest.total_seconds())
+
+
+class BlockingLoop:
+    """An event loop in a thread of its own, for callers that do not await."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="penstock-blocking", daemon=True
+        )
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await `work` on the loop and return its result to the calling thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        """Stop the loop and wait for its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

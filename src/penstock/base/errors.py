@@ -1,0 +1,254 @@
+"""Every error that Penstock raises, each with its data, a stable `code` and a one-line message.
+
+PenstockError
+├── InvalidInput, BadSetting, BadApp, BadMigration
+├── NotFound
+│   └── UnknownLane, UnknownItem, UnknownKey, UnknownReplay
+├── Conflict
+│   └── KeyConflict, LaneNotEmpty, StateConflict
+├── Denied
+│   └── Unauthenticated, Forbidden
+└── Unavailable
+    └── DatabaseAway, DataFolderBusy, EmbeddedFailed, MissingExtra
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+from uuid import UUID
+
+
+class PenstockError(Exception):
+    """Anything that Penstock raises on purpose; `code` is the problem+json type, for ever."""
+
+    code: ClassVar[str] = "penstock-error"
+
+
+@dataclass(eq=False)
+class InvalidInput(PenstockError):
+    """A caller sent a value that we refuse; nothing was written."""
+
+    code: ClassVar[str] = "invalid-input"
+    field: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.reason}"
+
+
+@dataclass(eq=False)
+class BadSetting(PenstockError):
+    """An environment variable has a value that we refuse at start."""
+
+    code: ClassVar[str] = "bad-setting"
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+
+@dataclass(eq=False)
+class BadApp(PenstockError):
+    """`--app module:name` does not lead to an application."""
+
+    code: ClassVar[str] = "bad-app"
+    spec: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"app {self.spec}: {self.reason}"
+
+
+@dataclass(eq=False)
+class BadMigration(PenstockError):
+    """The database and the migrations of this release do not belong together."""
+
+    code: ClassVar[str] = "bad-migration"
+    owner: str
+    migration: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"migration {self.owner}/{self.migration}: {self.reason}"
+
+
+class NotFound(PenstockError):
+    """The thing that was named does not exist."""
+
+    code: ClassVar[str] = "not-found"
+
+
+@dataclass(eq=False)
+class UnknownLane(NotFound):
+    """No lane has this name; `known` helps to spot a typing error."""
+
+    code: ClassVar[str] = "unknown-lane"
+    lane: str
+    known: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        hint = f"; known lanes: {', '.join(self.known)}" if self.known else ""
+        return f"no lane is named {self.lane!r}{hint}"
+
+
+@dataclass(eq=False)
+class UnknownItem(NotFound):
+    """No item has this id, or retention has already dropped it."""
+
+    code: ClassVar[str] = "unknown-item"
+    item_id: int | str | UUID
+
+    def __str__(self) -> str:
+        return f"no item has the id {self.item_id}"
+
+
+@dataclass(eq=False)
+class UnknownKey(NotFound):
+    """No API key has this id."""
+
+    code: ClassVar[str] = "unknown-key"
+    key_id: int | str | UUID
+
+    def __str__(self) -> str:
+        return f"no API key has the id {self.key_id}"
+
+
+@dataclass(eq=False)
+class UnknownReplay(NotFound):
+    """No replay of dead items has this id."""
+
+    code: ClassVar[str] = "unknown-replay"
+    replay_id: int | str | UUID
+
+    def __str__(self) -> str:
+        return f"no replay has the id {self.replay_id}"
+
+
+class Conflict(PenstockError):
+    """The request is sound, but what is stored contradicts it."""
+
+    code: ClassVar[str] = "conflict"
+
+
+@dataclass(eq=False)
+class KeyConflict(Conflict):
+    """The key was used before for another payload; both hashes are hex."""
+
+    code: ClassVar[str] = "key-conflict"
+    lane: str
+    key: str
+    item_id: int | str | UUID
+    stored_hash: str
+    given_hash: str
+
+    def __str__(self) -> str:
+        return (
+            f"key {self.key!r} of lane {self.lane!r} belongs to item {self.item_id} "
+            f"with another payload (stored {self.stored_hash}, given {self.given_hash})"
+        )
+
+
+@dataclass(eq=False)
+class StateConflict(Conflict):
+    """The item's state does not allow what was asked, such as cancelling a claimed one."""
+
+    code: ClassVar[str] = "state-conflict"
+    item_id: int | str | UUID
+    state: str
+    wanted: str
+
+    def __str__(self) -> str:
+        return f"item {self.item_id} is {self.state} and cannot become {self.wanted}"
+
+
+@dataclass(eq=False)
+class LaneNotEmpty(Conflict):
+    """This part of a lane's policy can only change while the lane has no unfinished items."""
+
+    code: ClassVar[str] = "lane-not-empty"
+    lane: str
+    field: str
+
+    def __str__(self) -> str:
+        return f"lane {self.lane!r} has unfinished items; {self.field} can change once it is empty"
+
+
+class Denied(PenstockError):
+    """The caller may not do this."""
+
+    code: ClassVar[str] = "denied"
+
+
+class Unauthenticated(Denied):
+    """No key, or one that we do not know; the message does not tell which."""
+
+    code: ClassVar[str] = "unauthenticated"
+
+    def __str__(self) -> str:
+        return "a valid API key is required"
+
+
+@dataclass(eq=False)
+class Forbidden(Denied):
+    """The key is known but lacks a scope."""
+
+    code: ClassVar[str] = "forbidden"
+    scope: str
+
+    def __str__(self) -> str:
+        return f"this needs a key with the scope {self.scope!r}"
+
+
+class Unavailable(PenstockError):
+    """Something we stand on is not there now; trying again later may help."""
+
+    code: ClassVar[str] = "unavailable"
+
+
+@dataclass(eq=False)
+class DatabaseAway(Unavailable):
+    """The database cannot be reached."""
+
+    code: ClassVar[str] = "database-away"
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the database is away: {self.reason}"
+
+
+@dataclass(eq=False)
+class DataFolderBusy(Unavailable):
+    """Another process runs the embedded server of this folder."""
+
+    code: ClassVar[str] = "data-folder-busy"
+    path: Path
+    pid: int | None
+
+    def __str__(self) -> str:
+        holder = f"process {self.pid}" if self.pid else "another process"
+        return f"the data folder {self.path} is in use by {holder}"
+
+
+@dataclass(eq=False)
+class EmbeddedFailed(Unavailable):
+    """The embedded PostgreSQL did not start or stop; `reason` ends with its own last words."""
+
+    code: ClassVar[str] = "embedded-failed"
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the embedded PostgreSQL in {self.path} failed: {self.reason}"
+
+
+@dataclass(eq=False)
+class MissingExtra(Unavailable):
+    """A feature needs an optional part of the package."""
+
+    code: ClassVar[str] = "missing-extra"
+    extra: str
+    feature: str
+
+    def __str__(self) -> str:
+        return f"{self.feature} needs: pip install 'penstock[{self.extra}]'"

@@ -1,0 +1,131 @@
+"""Accept items, in our own transaction or in the caller's. The database function does the work."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+from penstock.base.errors import InvalidInput
+from penstock.kernel import driver, payload
+from penstock.kernel.item import Accepted, ItemId, NewItem
+from penstock.postgres.pool import Connection
+from penstock.postgres.statement import statement
+
+ENQUEUE = statement(__package__, "enqueue.sql")
+CREATE_STAGING = statement(__package__, "create_staging.sql")
+ENQUEUE_STAGED = statement(__package__, "enqueue_staged.sql")
+CLEAR_STAGING = statement(__package__, "clear_staging.sql")
+
+CHUNK_ITEMS = 5_000  # 1,000 is as fast; 20,000 only costs memory.
+KEY_LENGTH_MAX = 255
+DUE_FROM = datetime(1970, 1, 1, tzinfo=UTC)
+DUE_UNTIL = datetime(2200, 1, 1, tzinfo=UTC)
+
+STAGED_COLUMNS = ("index", "payload", "key", "due_at", "order_key", "not_after")
+
+
+async def enqueue(
+    connection: object,
+    lane: str,
+    item: NewItem,
+    *,
+    payload_type: type[Any] | None = None,
+    at: datetime | None = None,
+) -> Accepted:
+    """Accept one item in the transaction of `connection` (asyncpg, psycopg 3 or SQLAlchemy).
+
+    The same key again returns the first item; with another payload it raises KeyConflict.
+    """
+    arguments = (lane, *_columns(item, payload_type), at)
+    return _accepted(await driver.fetch_row(connection, ENQUEUE, arguments))
+
+
+def enqueue_blocking(
+    connection: object,
+    lane: str,
+    item: NewItem,
+    *,
+    payload_type: type[Any] | None = None,
+    at: datetime | None = None,
+) -> Accepted:
+    """Do as `enqueue` on a blocking connection (psycopg 3 or SQLAlchemy)."""
+    arguments = (lane, *_columns(item, payload_type), at)
+    return _accepted(driver.fetch_row_blocking(connection, ENQUEUE, arguments))
+
+
+async def enqueue_many(
+    db: Connection,
+    lane: str,
+    items: Iterable[NewItem],
+    *,
+    payload_type: type[Any] | None = None,
+    at: datetime | None = None,
+) -> list[Accepted]:
+    """Accept many items with COPY, all or none; the answers are in the order of the items."""
+    accepted: list[Accepted] = []
+    with driver.translated(lane):
+        async with db.transaction():
+            await db.execute(CREATE_STAGING)
+            for chunk in _chunks(items):
+                rows = [_staged(index, item, payload_type) for index, item in enumerate(chunk)]
+                await db.copy_records_to_table(
+                    "penstock_staged", records=rows, columns=STAGED_COLUMNS, schema_name="pg_temp"
+                )
+                accepted += map(_accepted, await db.fetch(ENQUEUE_STAGED, lane, at))
+                await db.execute(CLEAR_STAGING)
+    return accepted
+
+
+def _columns(item: NewItem, payload_type: type[Any] | None) -> tuple[Any, ...]:
+    text = payload.encode(item.payload, payload_type)
+    check(item)
+    return (text, item.key, item.due_at, item.order_key, item.not_after)
+
+
+def _staged(index: int, item: NewItem, payload_type: type[Any] | None) -> tuple[Any, ...]:
+    try:
+        return (index, *_columns(item, payload_type))
+    except InvalidInput as refused:
+        raise InvalidInput(f"items[{index}].{refused.field}", refused.reason) from refused
+
+
+def check(item: NewItem) -> None:
+    """Raise InvalidInput for a field, other than the payload, that the database would refuse."""
+    _check_key("key", item.key)
+    _check_key("order_key", item.order_key)
+    _check_instant("due_at", item.due_at)
+    _check_instant("not_after", item.not_after)
+    if item.not_after is not None and item.not_after < (item.due_at or item.not_after):
+        raise InvalidInput("not_after", "is before due_at")
+
+
+def _check_key(field: str, key: str | None) -> None:
+    if key is None:
+        return
+    if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  Others send it.
+        raise InvalidInput(field, "must be text")
+    if not 1 <= len(key) <= KEY_LENGTH_MAX:
+        raise InvalidInput(field, f"must have 1 to {KEY_LENGTH_MAX} characters, has {len(key)}")
+    if "\x00" in key:
+        raise InvalidInput(field, "holds a NUL character")
+
+
+def _check_instant(field: str, instant: datetime | None) -> None:
+    if instant is None:
+        return
+    if not isinstance(instant, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(field, "must be an instant")
+    if instant.tzinfo is None:
+        raise InvalidInput(field, "must have a time zone")
+    if not DUE_FROM <= instant < DUE_UNTIL:
+        raise InvalidInput(field, "must be from the year 1970 to 2199")
+
+
+def _chunks(items: Iterable[NewItem]) -> Iterator[Sequence[NewItem]]:
+    rest = iter(items)
+    while chunk := list(islice(rest, CHUNK_ITEMS)):
+        yield chunk
+
+
+def _accepted(row: Any) -> Accepted:
+    return Accepted(id=ItemId(row[0]), is_new=row[1])

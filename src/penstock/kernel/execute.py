@@ -1,0 +1,99 @@
+"""Run attempts of items and say how they ended. Touches no database."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.base.log import describe
+from penstock.base.watchdog import Guard
+from penstock.kernel.claim import Claimed
+from penstock.kernel.item import Dead, Done, Hold, Item, Outcome, Retry, Snooze
+from penstock.kernel.kind import AnyKind
+from penstock.kernel.payload import decoder
+
+DONE = Done()
+
+
+def to_item(claimed: Claimed, kind: AnyKind, token: int) -> Item[Any]:
+    """Build what the handler sees; raises msgspec.ValidationError for a payload of another type."""
+    return Item(
+        id=claimed.id,
+        lane=kind.lane,
+        key=claimed.key,
+        order_key=claimed.order_key,
+        attempt=claimed.attempt - claimed.forgiven + 1,
+        due_at=claimed.due_at,
+        not_after=claimed.not_after,
+        token=token,
+        payload=decoder(kind.payload_type).decode(claimed.payload),
+    )
+
+
+async def execute(claimed: Claimed, kind: AnyKind, token: int, *, guard: Guard) -> Outcome:
+    """Return the outcome of one attempt; a handler's failure is an outcome, not an exception.
+
+    `guard` limits the handler's time; it raises TimeoutError.
+    """
+    assert kind.handle is not None
+    try:
+        item = to_item(claimed, kind, token)
+    except msgspec.DecodeError as refused:
+        return Dead(f"payload: {refused}")
+    try:
+        with guard:
+            return _checked(await kind.handle(item), kind)
+    except TimeoutError:
+        return kind.when_unknown("timed out")
+    except Exception as failure:  # noqa: BLE001
+        # Handlers are strangers: one that raises must cost an attempt, never the worker.
+        return kind.when_unknown(_told(failure))
+
+
+async def execute_many(
+    batch: Sequence[Claimed], kind: AnyKind, token: int, *, guard: Guard
+) -> list[Outcome]:
+    """Return the outcomes of a batch handler, one per item in their order."""
+    assert kind.handle_many is not None
+    items: list[Item[Any]] = []
+    outcomes: dict[int, Outcome] = {}
+    for claimed in batch:
+        try:
+            items.append(to_item(claimed, kind, token))
+        except msgspec.DecodeError as refused:
+            outcomes[claimed.id] = Dead(f"payload: {refused}")
+    for item, outcome in zip(items, await _handle_many(items, kind, guard), strict=True):
+        outcomes[item.id] = outcome
+    return [outcomes[claimed.id] for claimed in batch]
+
+
+async def _handle_many(items: list[Item[Any]], kind: AnyKind, guard: Guard) -> list[Outcome]:
+    assert kind.handle_many is not None
+    if not items:
+        return []
+    try:
+        with guard:
+            given = list(await kind.handle_many(items))
+    except TimeoutError:
+        return [kind.when_unknown("timed out")] * len(items)
+    except Exception as failure:  # noqa: BLE001  As in `execute`.
+        return [kind.when_unknown(_told(failure))] * len(items)
+    if len(given) != len(items):
+        reason = f"the handler returned {len(given)} outcomes for {len(items)} items"
+        return [kind.when_unknown(reason)] * len(items)
+    return [_checked(outcome, kind) for outcome in given]
+
+
+def _checked(outcome: object, kind: AnyKind) -> Outcome:
+    """Take None for done; anything that is no outcome leaves us not knowing what happened."""
+    if outcome is None:
+        return DONE
+    if isinstance(outcome, Done | Retry | Snooze | Hold | Dead):
+        return outcome
+    return kind.when_unknown(f"the handler returned {type(outcome).__qualname__}, not an outcome")
+
+
+def _told(failure: Exception) -> str:
+    """Say what may be stored of a stranger's exception; its message may hold anything."""
+    told = describe(failure)
+    return f"{told['error']} in {told['where']}"

@@ -1,0 +1,177 @@
+"""What there is: items, their attempts, dead letters, counts. Reads only."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from penstock.base.errors import UnknownItem
+from penstock.kernel.item import ItemId
+from penstock.kernel.lane import read_lane
+from penstock.postgres.pool import Queries, Row
+from penstock.postgres.statement import statement
+
+READ_ITEM = statement(__package__, "read_item.sql")
+READ_ATTEMPTS = statement(__package__, "read_attempts.sql")
+FIND_BY_KEY = statement(__package__, "find_by_key.sql")
+LIST_ITEMS = statement(__package__, "list_items.sql")
+LIST_DEAD = statement(__package__, "list_dead.sql")
+LIST_AUDIT = statement(__package__, "list_audit.sql")
+MEASURE_LANES = statement(__package__, "measure_lanes.sql")
+BALANCE = statement(__package__, "balance.sql")
+
+DEPTH_MAX = 100_000  # Depths are counted up to here: no alert needs more, and it stays cheap.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemView:
+    """An item as an operator sees it. While it waits, `due_at` is when it is tried next."""
+
+    id: ItemId
+    lane: str
+    key: str | None
+    order_key: str | None
+    state: str
+    reason: str | None
+    due_at: datetime
+    not_after: datetime | None
+    created_at: datetime
+    attempts: int
+    payload: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptView:
+    """One attempt as it was recorded, or a late result that changed nothing."""
+
+    attempt: int
+    outcome: str
+    claimed_at: datetime | None
+    settled_at: datetime
+    retry_at: datetime | None
+    duration_ms: int | None
+    reason: str | None
+    result: str | None
+    token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadView:
+    """A dead letter."""
+
+    id: ItemId
+    lane: str
+    key: str | None
+    order_key: str | None
+    died_at: datetime
+    attempts: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditView:
+    """One audited change."""
+
+    audit_id: int
+    audited_at: datetime
+    who: str
+    action: str
+    subject: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneDepth:
+    """How much stands where in a lane, counted up to a maximum."""
+
+    lane: str
+    ready: int
+    parked: int
+    leased: int
+    held: int
+    dead: int
+    oldest_due_seconds: float
+    expired_leases: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Balance:
+    """Every accepted item is somewhere, and in one place only. Counts whole tables: for proofs."""
+
+    accepted: int
+    ready: int
+    parked: int
+    leased: int
+    held: int
+    done: int
+    dead: int
+    cancelled: int
+
+    @property
+    def is_even(self) -> bool:
+        """True when nothing was lost and nothing is counted twice."""
+        placed = self.ready + self.parked + self.leased + self.held
+        return self.accepted == placed + self.done + self.dead + self.cancelled
+
+
+async def read_item(db: Queries, item_id: ItemId) -> ItemView | None:
+    """Return one item with its payload, or None."""
+    row = await db.fetchrow(READ_ITEM, item_id)
+    return None if row is None else _to_item(row)
+
+
+async def find_item(db: Queries, lane: str, key: str) -> ItemView:
+    """Return the item that a key of a lane stands for, or raise UnknownItem."""
+    found = await read_lane(db, lane)
+    item_id = await db.fetchval(FIND_BY_KEY, found.lane_id, key)
+    item = None if item_id is None else await read_item(db, item_id)
+    if item is None:
+        raise UnknownItem(key)
+    return item
+
+
+async def read_attempts(db: Queries, item_id: ItemId) -> list[AttemptView]:
+    """Return the attempts of an item in their order, late results included."""
+    rows = await db.fetch(READ_ATTEMPTS, item_id)
+    return [AttemptView(**dict(row.items())) for row in rows]
+
+
+async def list_items(
+    db: Queries, lane: str, *, after: ItemId | None = None, limit: int = 100
+) -> list[ItemView]:
+    """Return a page of a lane's items without payloads, the newest first; `after` continues it."""
+    found = await read_lane(db, lane)
+    return [_to_item(row) for row in await db.fetch(LIST_ITEMS, found.lane_id, after, limit)]
+
+
+async def list_dead(
+    db: Queries, *, lane: str | None = None, after: ItemId | None = None, limit: int = 100
+) -> list[DeadView]:
+    """Return a page of dead letters, the oldest first; `after` continues it."""
+    lane_id = None if lane is None else (await read_lane(db, lane)).lane_id
+    rows = await db.fetch(LIST_DEAD, lane_id, after or 0, limit)
+    return [DeadView(**dict(row.items())) for row in rows]
+
+
+async def list_audit(
+    db: Queries, *, subject: str | None = None, before: int | None = None, limit: int = 100
+) -> list[AuditView]:
+    """Return a page of audited changes, the newest first; `before` continues it."""
+    rows = await db.fetch(LIST_AUDIT, subject, before, limit)
+    return [AuditView(**dict(row.items())) for row in rows]
+
+
+async def measure_lanes(db: Queries) -> list[LaneDepth]:
+    """Return the depth of every lane; counts stop at DEPTH_MAX."""
+    return [LaneDepth(**dict(row.items())) for row in await db.fetch(MEASURE_LANES, DEPTH_MAX)]
+
+
+async def balance(db: Queries, lane: str | None = None) -> Balance:
+    """Count every item of one lane, or of all, in one snapshot."""
+    lane_id = None if lane is None else (await read_lane(db, lane)).lane_id
+    row = await db.fetchrow(BALANCE, lane_id)
+    assert row is not None, "an aggregate has one row"
+    return Balance(**dict(row.items()))
+
+
+def _to_item(row: Row) -> ItemView:
+    return ItemView(**dict(row.items()))

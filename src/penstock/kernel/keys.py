@@ -1,0 +1,98 @@
+"""API keys: made, listed, revoked; kept as a hash of their token, which is shown once."""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, get_args
+
+from penstock.base.errors import InvalidInput, Unauthenticated, UnknownKey
+from penstock.kernel.audit import audit
+from penstock.postgres.pool import Connection, Queries
+from penstock.postgres.statement import statement
+
+CREATE_KEY = statement(__package__, "create_key.sql")
+LIST_KEYS = statement(__package__, "list_keys.sql")
+READ_KEY = statement(__package__, "read_key.sql")
+REVOKE_KEY = statement(__package__, "revoke_key.sql")
+
+Scope = Literal["produce", "read", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+PREFIX = "psk"
+NAME_LENGTH_MAX = 100
+TOKEN_LENGTH_MIN = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """An API key without its secret."""
+
+    key_id: str
+    name: str
+    scopes: list[Scope]
+    created_at: datetime
+    revoked_at: datetime | None
+
+
+async def create_key(
+    db: Connection, name: str, scopes: Sequence[str], *, who: str, token: str | None = None
+) -> tuple[Key, str]:
+    """Make a key and return it with its token, which nobody can ever read again.
+
+    A given `token` (for automation) is taken instead of a random one; giving the same one again
+    replaces its name and scopes.
+    """
+    if not 1 <= len(name) <= NAME_LENGTH_MAX:
+        raise InvalidInput("name", f"must have 1 to {NAME_LENGTH_MAX} characters")
+    unknown = set(scopes) - set(SCOPES)
+    if unknown or not scopes:
+        raise InvalidInput("scopes", f"must be some of {', '.join(SCOPES)}")
+    if token is not None and len(token) < TOKEN_LENGTH_MIN:
+        raise InvalidInput("token", f"must have at least {TOKEN_LENGTH_MIN} characters")
+    token = token or f"{PREFIX}_{secrets.token_hex(4)}_{secrets.token_urlsafe(32)}"
+    async with db.transaction():
+        row = await db.fetchrow(CREATE_KEY, _key_id(token), name, sorted(set(scopes)), _hash(token))
+        assert row is not None, "an upsert returns its row"
+        after = {"name": name, "scopes": sorted(set(scopes))}
+        await audit(db, who, "key.created", subject=row["key_id"], after=after)
+    return Key(**dict(row.items())), token
+
+
+async def list_keys(db: Queries) -> list[Key]:
+    """Return all keys, revoked ones included, in the order they were made."""
+    return [Key(**dict(row.items())) for row in await db.fetch(LIST_KEYS)]
+
+
+async def revoke_key(db: Connection, key_id: str, *, who: str) -> None:
+    """Refuse the key from now on; a repeat is harmless."""
+    async with db.transaction():
+        if not await db.fetchval(REVOKE_KEY, key_id):
+            raise UnknownKey(key_id)
+        await audit(db, who, "key.revoked", subject=key_id)
+
+
+async def authenticate(db: Queries, token: str) -> Key:
+    """Return the key of a token, or raise Unauthenticated; compares in constant time."""
+    row = await db.fetchrow(READ_KEY, _key_id(token))
+    stored: bytes = row["secret_hash"] if row is not None else bytes(32)
+    is_same = hmac.compare_digest(stored, _hash(token))
+    if row is None or not is_same or row["revoked_at"] is not None:
+        raise Unauthenticated
+    fields = {name: value for name, value in row.items() if name != "secret_hash"}
+    return Key(**fields)
+
+
+def _key_id(token: str) -> str:
+    """Return the public part of a token; one that was given gets a part of its hash."""
+    prefix, _, rest = token.partition("_")
+    key_id, found, _ = rest.partition("_")
+    if prefix == PREFIX and found:
+        return key_id
+    return hashlib.sha256(b"key id of " + token.encode()).hexdigest()[:8]
+
+
+def _hash(token: str) -> bytes:
+    """Hash a token. It has 256 random bits, so a slow hash would protect nothing."""
+    return hashlib.sha256(token.encode()).digest()

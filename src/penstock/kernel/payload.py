@@ -1,0 +1,110 @@
+"""Payloads on their way in and out: JSON with limits, typed where a lane's kind says so."""
+
+from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
+from functools import cache
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from penstock.base.errors import InvalidInput
+
+DEPTH_MAX = 64  # Deeper JSON is an attack or a mistake; PostgreSQL and parsers recurse over it.
+
+
+class Money(Decimal):
+    """An exact amount. Travels as a string; a JSON float in its place is refused, never rounded."""
+
+
+def encode(payload: object, payload_type: type[Any] | None = None) -> str:
+    """Return the payload as JSON text, or raise InvalidInput naming the field that is wrong."""
+    try:
+        text = msgspec.json.encode(payload, enc_hook=_plain).decode()
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as refused:
+        raise InvalidInput("payload", f"is not JSON: {_first_line(refused)}") from refused
+    if "\\u0000" in text:
+        raise InvalidInput("payload", "holds a NUL character")
+    if text.count("{") + text.count("[") > DEPTH_MAX and _depth(text) > DEPTH_MAX:
+        raise InvalidInput("payload", f"is nested deeper than {DEPTH_MAX} levels")
+    if "null" in text:
+        _refuse_lost_numbers(payload, "payload")
+    if payload_type is not None:
+        check(text, payload_type)
+    return text
+
+
+def check(text: str, payload_type: type[Any]) -> None:
+    """Raise InvalidInput naming the field if the text is no payload of this type."""
+    try:
+        decoder(payload_type).decode(text)
+    except msgspec.ValidationError as refused:
+        reason, _, path = str(refused).partition(" - at `$")
+        raise InvalidInput(f"payload{path.rstrip('`')}", reason) from refused
+
+
+@cache
+def decoder(payload_type: type[Any]) -> msgspec.json.Decoder[Any]:
+    """Return a type's decoder; unknown fields are ignored, so old workers take new payloads."""
+    return msgspec.json.Decoder(payload_type, dec_hook=_special)
+
+
+def _special(wanted: type[Any], value: object) -> object:
+    if wanted is not Money:
+        raise NotImplementedError(f"a payload cannot hold {wanted.__qualname__}")
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        # msgspec adds the path of the field to a ValueError, and to nothing else.
+        raise ValueError("Expected an amount as text or a whole number, not a float")  # noqa: TRY004
+    try:
+        amount = Money(value)
+    except InvalidOperation:
+        raise ValueError("Expected an amount such as '12.50'") from None
+    if not amount.is_finite():
+        raise ValueError("Expected a finite amount")
+    return amount
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Money):
+        return str(value)
+    raise TypeError(f"{type(value).__qualname__} has no JSON form")
+
+
+def _refuse_lost_numbers(value: object, field: str) -> None:
+    """Raise for a NaN or an infinity, which the encoder would turn into null without a word."""
+    if isinstance(value, float) and not isfinite(value):
+        raise InvalidInput(field, f"is {value}, which JSON cannot hold")
+    for name, inner in _children(value):
+        _refuse_lost_numbers(inner, f"{field}.{name}")
+
+
+def _children(value: object) -> Iterable[tuple[object, object]]:
+    if isinstance(value, dict):
+        return value.items()  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list | tuple):
+        return enumerate(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.asdict(value).items()
+    return ()
+
+
+def _depth(text: str) -> int:
+    """Return how deep the JSON text is nested; brackets inside strings do not count."""
+    deepest = depth = 0
+    in_string = escaped = False
+    for character in text:
+        if in_string:
+            in_string = escaped or character != '"'
+            escaped = character == "\\" and not escaped
+        elif character == '"':
+            in_string = True
+        elif character in "{[":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "}]":
+            depth -= 1
+    return deepest
+
+
+def _first_line(failure: BaseException) -> str:
+    return (str(failure) or type(failure).__name__).splitlines()[0]

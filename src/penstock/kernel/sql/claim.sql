@@ -1,0 +1,86 @@
+-- Take due items of one lane out of ready and write one lease for all of them.
+-- The lane's row is locked first, so that a pause is exact, policy is never stale, and the rate is
+-- decided here over all workers. Slots of a rate-limited lane are handed out up to $6 ahead; the
+-- worker starts each item at its slot (start_in seconds from now).
+-- ($2, $3) is the worker's cursor: a hint that skips the dead head of the index.
+-- MATERIALIZED fences the LIMIT: inlined, the planner may repeat it and claim too many. The planner
+-- cannot know that LIMIT either and would guess a tenth of the table; rows that are locked cannot
+-- move, so they are deleted by their ctid, and bodies are looked up one by one (LATERAL with LIMIT).
+-- One row always comes back; without an item it says in how many seconds it is worth asking again.
+WITH policy AS MATERIALIZED (
+    SELECT lane.enabled, lane.batch_size, lane.dispatch_interval, lane.lease, lane.pre_start_buffer,
+        1 / lane.rate AS slot_seconds, lane.burst, gate.next_slot_at, gate.next_cycle_at
+    FROM penstock.lane JOIN penstock.gate USING (lane_id)
+    WHERE lane_id = $1
+    FOR NO KEY UPDATE
+), moment AS MATERIALIZED (
+    -- Read after the lock was had: a claim that waited must not reckon with the time before.
+    SELECT policy.*, coalesce($7::timestamptz, clock_timestamp()) AS at FROM policy
+), opening AS MATERIALIZED (
+    -- A start may come a little late. 20 ms of the burst are kept back for that, so that rate plus
+    -- burst is never exceeded; a slot that is wider has that room already.
+    SELECT moment.*, greatest(next_slot_at, at - make_interval(secs => greatest(
+        0, slot_seconds * (burst - 1) - greatest(0, 0.02 - slot_seconds)))) AS first_slot_at
+    FROM moment
+), allowance AS MATERIALIZED (
+    SELECT opening.*, CASE
+        WHEN NOT enabled OR next_cycle_at > at THEN 0
+        WHEN slot_seconds IS NULL THEN least($4, batch_size)
+        ELSE greatest(0, least($4, batch_size, 1 + floor(
+            extract(epoch FROM at + $6::interval - first_slot_at)::float8 / slot_seconds)))
+        END::integer AS items_max
+    FROM opening
+), picked AS MATERIALIZED (
+    SELECT ctid
+    FROM penstock.ready
+    WHERE lane_id = $1
+        AND (due_at, id) > ($2, $3)
+        AND due_at <= (SELECT at + pre_start_buffer FROM allowance)
+    ORDER BY due_at, id
+    LIMIT (SELECT items_max FROM allowance)
+    FOR UPDATE SKIP LOCKED
+), taken AS (
+    DELETE FROM penstock.ready
+    WHERE ctid = ANY (ARRAY(SELECT ctid FROM picked))
+    RETURNING ready.due_at, ready.id, ready.attempt, ready.forgiven
+), leased AS (
+    INSERT INTO penstock.lease
+        (lane_id, worker, claimed_at, expires_at, item_ids, attempts, forgiven)
+    SELECT $1, $5, at, at + lease, array_agg(id), array_agg(attempt), array_agg(forgiven)
+    FROM taken, allowance
+    GROUP BY at, lease
+    RETURNING token, cardinality(item_ids) AS items_taken
+), passed AS (
+    UPDATE penstock.gate
+    SET next_slot_at = coalesce(
+            first_slot_at + make_interval(secs => slot_seconds * items_taken), gate.next_slot_at),
+        next_cycle_at = at + dispatch_interval
+    FROM leased, allowance
+    WHERE gate.lane_id = $1 AND (slot_seconds IS NOT NULL OR dispatch_interval > interval '0')
+), wait AS (
+    SELECT extract(epoch FROM greatest(due.due_at - pre_start_buffer, next_cycle_at,
+        CASE WHEN slot_seconds IS NOT NULL THEN first_slot_at - $6::interval END) - at)::float8 AS seconds
+    FROM allowance, LATERAL (
+        SELECT due_at FROM penstock.ready
+        WHERE lane_id = $1 AND (due_at, id) > ($2, $3) AND allowance.enabled
+        ORDER BY due_at, id
+        LIMIT 1
+    ) AS due
+    WHERE NOT EXISTS (SELECT FROM leased)
+)
+SELECT leased.token, allowance.at AS claimed_at, wait.seconds AS wait_seconds,
+    extract(epoch FROM greatest(
+        taken.due_at,
+        allowance.first_slot_at + make_interval(
+            secs => allowance.slot_seconds * (row_number() OVER (ORDER BY taken.due_at, taken.id) - 1))
+    ) - allowance.at)::float8 AS start_in,
+    taken.id, taken.due_at, taken.attempt, taken.forgiven, item.key, item.order_key, item.not_after,
+    item.payload
+FROM allowance
+LEFT JOIN leased ON true
+LEFT JOIN taken ON true
+LEFT JOIN LATERAL (
+    SELECT key, order_key, not_after, payload FROM penstock.item WHERE id = taken.id LIMIT 1
+) AS item ON true
+LEFT JOIN wait ON true
+ORDER BY taken.due_at, taken.id;

@@ -1,0 +1,11 @@
+-- Accept one item in the caller's transaction. Casts are spelt out: some drivers read :: otherwise.
+SELECT item_id, is_new
+FROM penstock.enqueue_many(
+    CAST($1 AS text),
+    ARRAY[CAST($2 AS jsonb)],
+    ARRAY[CAST($3 AS text)],
+    ARRAY[CAST($4 AS timestamptz)],
+    ARRAY[CAST($5 AS text)],
+    ARRAY[CAST($6 AS timestamptz)],
+    coalesce(CAST($7 AS timestamptz), now())
+);

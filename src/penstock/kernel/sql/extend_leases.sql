@@ -1,0 +1,6 @@
+-- Renew leases that are still ours, one row per lease; a token that does not come back is lost.
+UPDATE penstock.lease
+SET expires_at = coalesce($2::timestamptz, now()) + lane.lease
+FROM penstock.lane
+WHERE lease.token = ANY ($1::bigint[]) AND lane.lane_id = lease.lane_id
+RETURNING lease.token;

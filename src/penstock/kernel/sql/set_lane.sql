@@ -1,0 +1,30 @@
+-- Overwrite the given fields of a policy and wake the workers, which then read it anew.
+WITH given AS (
+    SELECT (jsonb_populate_record(lane, $2::jsonb)).* FROM penstock.lane WHERE name = $1
+), woken AS (
+    SELECT pg_notify('penstock', 'policy') FROM given
+)
+UPDATE penstock.lane
+SET enabled = given.enabled,
+    batch_size = given.batch_size,
+    dispatch_interval = given.dispatch_interval,
+    rate = given.rate,
+    burst = given.burst,
+    jitter_window = given.jitter_window,
+    pre_start_buffer = given.pre_start_buffer,
+    max_attempts = given.max_attempts,
+    lease = given.lease,
+    concurrency = given.concurrency,
+    backoff_base = given.backoff_base,
+    backoff_multiplier = given.backoff_multiplier,
+    backoff_cap = given.backoff_cap,
+    backoff_jitter = given.backoff_jitter,
+    backoff_first_exponent = given.backoff_first_exponent,
+    ordering = given.ordering,
+    on_dead_head = given.on_dead_head,
+    retention = given.retention,
+    payload_bytes_max = given.payload_bytes_max,
+    version = lane.version + 1
+FROM given, woken
+WHERE lane.lane_id = given.lane_id
+RETURNING lane.*;

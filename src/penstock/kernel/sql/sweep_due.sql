@@ -1,0 +1,11 @@
+-- Which chores of the sweeper have anything to do: one cheap look instead of one look each.
+SELECT
+    EXISTS (SELECT FROM penstock.lease WHERE expires_at <= coalesce($1::timestamptz, now()))
+        AS has_expired_leases,
+    EXISTS (SELECT FROM penstock.deadline WHERE not_after <= coalesce($1::timestamptz, now()))
+        AS has_passed_deadlines,
+    EXISTS (SELECT FROM penstock.vacated_key) AS has_vacated_keys,
+    EXISTS (SELECT FROM penstock.replay WHERE finished_at IS NULL) AS has_replays,
+    (SELECT last_value FROM penstock.item_id) < (
+        (coalesce($1::timestamptz, now()) AT TIME ZONE 'UTC')::date - date '1970-01-01'
+    )::bigint << 32 AS is_new_day;

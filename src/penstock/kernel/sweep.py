@@ -1,0 +1,114 @@
+"""Repair and routine: expired leases, passed deadlines, waiting lines, replays, a new day.
+
+Any number of sweepers may run; each chore takes its rows with SKIP LOCKED.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import asyncpg
+
+from penstock.base.log import Logger
+from penstock.base.meter import Meter
+from penstock.kernel.promote import bury_heads, promote
+from penstock.kernel.replay import continue_replays
+from penstock.kernel.retain import open_days, retain
+from penstock.postgres.pool import Connection, Pool, Row, database_away
+from penstock.postgres.statement import statement
+
+SWEEP_DUE = statement(__package__, "sweep_due.sql")
+RESCUE = statement(__package__, "rescue.sql")
+EXPIRE = statement(__package__, "expire.sql")
+PROMOTE_VACATED = statement(__package__, "promote_vacated.sql")
+
+SWEEP_INTERVAL = timedelta(seconds=5)  # An item whose worker died waits for its lease and this.
+LEASES_MAX = 20  # 10,000 items at the default batch size: one short transaction.
+ITEMS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What one sweep did."""
+
+    rescued: int = 0
+    expired: int = 0
+    lines_moved: int = 0
+    replayed: int = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """True when nothing was found, so that the next sweep may wait."""
+        return not (self.rescued or self.expired or self.lines_moved or self.replayed)
+
+
+async def sweep_forever(pool: Pool, *, meter: Meter, log: Logger) -> None:
+    """Sweep until cancelled. Raises DatabaseAway when the database is lost; run it supervised."""
+    while True:
+        with database_away():
+            swept = await sweep(pool, meter=meter, log=log)
+        if swept.is_idle:
+            await asyncio.sleep(SWEEP_INTERVAL.total_seconds())
+
+
+async def sweep(pool: Pool, *, meter: Meter, log: Logger, now: datetime | None = None) -> Swept:
+    """Do each chore that has anything to do, once."""
+    async with pool.acquire() as db:
+        due = await db.fetchrow(SWEEP_DUE, now)
+        assert due is not None, "a SELECT without FROM has one row"
+        if due["is_new_day"]:
+            await _turn_day(db, log=log, now=now)
+        swept = Swept(
+            rescued=await rescue(db, now=now) if due["has_expired_leases"] else 0,
+            expired=await expire(db, now=now) if due["has_passed_deadlines"] else 0,
+            lines_moved=await promote_vacated(db) if due["has_vacated_keys"] else 0,
+            replayed=await continue_replays(db, now=now) if due["has_replays"] else 0,
+        )
+    if swept.rescued:
+        meter.count("reaper_requeues_total", swept.rescued)
+        log.warning("items.rescued", item_count=swept.rescued)
+    if swept.expired:
+        log.info("items.expired", item_count=swept.expired)
+    return swept
+
+
+async def _turn_day(db: Connection, *, log: Logger, now: datetime | None) -> None:
+    """Open the new day and drop the old ones; behind a long reader, try again at the next sweep."""
+    try:
+        for day in await retain(db, now=now):
+            log.info("history.dropped", name=day)
+        await open_days(db, now=now)
+    except asyncpg.LockNotAvailableError:
+        log.warning("day.delayed", reason="a long transaction reads the history")
+
+
+async def rescue(db: Connection, *, now: datetime | None = None) -> int:
+    """Give back what expired leases held; return how many items that were."""
+    async with db.transaction():
+        rows = await db.fetch(RESCUE, LEASES_MAX, now)
+        await _bury(db, rows)
+    return sum(row["items_lost"] for row in rows)
+
+
+async def expire(db: Connection, *, now: datetime | None = None) -> int:
+    """End unclaimed items that are past their deadline; return how many that were."""
+    async with db.transaction():
+        rows = await db.fetch(EXPIRE, ITEMS_MAX, now)
+        await _bury(db, rows)
+    return sum(row["items_expired"] for row in rows)
+
+
+async def promote_vacated(db: Connection) -> int:
+    """Look again at keys that could not be moved up when their head ended."""
+    async with db.transaction():
+        rows = await db.fetch(PROMOTE_VACATED, ITEMS_MAX)
+        for row in rows:
+            await promote(db, row["lane_id"], row["order_keys"])
+    return sum(len(row["order_keys"]) for row in rows)
+
+
+async def _bury(db: Connection, rows: list[Row]) -> None:
+    for row in rows:
+        if row["dead_ids"]:
+            heads = list(zip(row["dead_ids"], row["dead_keys"], strict=True))
+            await bury_heads(db, row["lane_id"], heads)

@@ -1,0 +1,62 @@
+"""When a lane should look for work: at a notification, at a due instant, or at the next poll."""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+COALESCE = timedelta(milliseconds=25)  # A burst of notifications costs two wake-ups, not hundreds.
+
+NEVER = float("inf")
+
+
+@dataclass(slots=True)
+class Wake:
+    """A flag that a lane's loop waits for. Setters never decide anything; the loop does.
+
+    The first notification wakes at once; those of the next 25 ms become one more wake-up.
+    """
+
+    _event: asyncio.Event = field(default_factory=asyncio.Event)
+    _quiet_until: float = 0.0
+    _rings_at: float = NEVER
+    _timer: asyncio.TimerHandle | None = None
+
+    def now(self) -> None:
+        """Wake the loop."""
+        self._event.set()
+
+    def notified(self) -> None:
+        """Wake the loop for a notification: now, or with others in a moment."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._quiet_until:
+            self._quiet_until = loop.time() + COALESCE.total_seconds()
+            self._event.set()
+        else:
+            self.by(self._quiet_until)
+
+    def within(self, seconds: float) -> None:
+        """Wake the loop after `seconds`, or earlier if that was promised already."""
+        self.by(asyncio.get_running_loop().time() + max(0.0, seconds))
+
+    def by(self, moment: float) -> None:
+        """Wake the loop at `moment` of its clock, or earlier if that was promised already."""
+        if self._rings_at <= moment:
+            return
+        self.cancel()
+        self._rings_at = moment
+        self._timer = asyncio.get_running_loop().call_at(moment, self._ring)
+
+    async def wait(self) -> None:
+        """Return when somebody woke us since the last wait."""
+        await self._event.wait()
+        self._event.clear()
+
+    def cancel(self) -> None:
+        """Drop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._rings_at = None, NEVER
+
+    def _ring(self) -> None:
+        self._timer, self._rings_at = None, NEVER
+        self._event.set()

@@ -1,0 +1,157 @@
+"""A worker process: one runner per lane, fed by notifications, one poll for all, and heartbeats."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from secrets import token_hex
+from time import monotonic
+
+from penstock.base.aio import alongside, spawn, supervise
+from penstock.base.errors import DatabaseAway
+from penstock.base.log import Logger
+from penstock.base.meter import Meter
+from penstock.kernel.kind import AnyKind
+from penstock.kernel.lane import Lane, read_lane, to_lane
+from penstock.kernel.runner import Runner
+from penstock.postgres.listen import listen
+from penstock.postgres.pool import Pool, database_away
+from penstock.postgres.statement import statement
+
+POLL = statement(__package__, "poll.sql")
+EXTEND_LEASES = statement(__package__, "extend_leases.sql")
+
+CHANNEL = "penstock"
+POLICY_CHANGED = "policy"
+POLL_INTERVAL = timedelta(seconds=1)
+SETTLE_GRACE = timedelta(seconds=5)  # A hundred times what the last settle takes.
+HEARTBEAT_SHARE = 3  # A lease is renewed when a third of it is over: two renewals may fail.
+HEARTBEAT_CHECK = timedelta(milliseconds=250)  # A quarter of the shortest lease.
+
+
+@dataclass(slots=True, kw_only=True)
+class Worker:
+    """Runs the items of `kinds` until told to stop. Many may run on one database."""
+
+    dsn: str
+    pool: Pool
+    kinds: Sequence[AnyKind]
+    log: Logger
+    meter: Meter = field(default_factory=Meter)
+    name: str = field(
+        default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{token_hex(2)}"
+    )
+    poll_interval: timedelta = POLL_INTERVAL
+    grace: timedelta = timedelta(seconds=20)
+    hears_notifications: bool = True
+    _runners: dict[int, Runner] = field(default_factory=dict)
+    _repoll: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set; then finish what is in flight within the grace.
+
+        What has not been started is given back at once; what exceeds the grace is cancelled and
+        settled as unknown.
+        """
+        for kind in self.kinds:
+            lane = await read_lane(self.pool, kind.lane)
+            self._runners[lane.lane_id] = Runner(
+                self.pool, kind, lane, self.name, self.meter, self.log.bind(lane=lane.name)
+            )
+        self.log.info("worker.started", worker=self.name, lane_count=len(self._runners))
+        watchers = [self._poll_forever(), self._extend_forever()]
+        if self.hears_notifications:
+            watchers.append(self._listen())
+        try:
+            async with alongside(*watchers):
+                await self._run_lanes(stop)
+        except TimeoutError:
+            self.log.error("worker.abandoned", worker=self.name, reason="the database is away")
+        self.log.info("worker.stopped", worker=self.name)
+
+    async def _run_lanes(self, stop: asyncio.Event) -> None:
+        async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as group:
+            for runner in self._runners.values():
+                name = f"lane {runner.lane.name}"
+                spawn(group, supervise(runner.run, name=name, log=self.log), name=name)
+                runner.wake.now()
+            await stop.wait()
+            self.log.info("worker.stopping", worker=self.name)
+            for runner in self._runners.values():
+                runner.stop(grace=self.grace)
+            # Without a database nothing can be settled; the leases expire by themselves.
+            limit.reschedule(
+                asyncio.get_running_loop().time() + (self.grace + SETTLE_GRACE).total_seconds()
+            )
+
+    async def _listen(self) -> None:
+        await listen(self.dsn, CHANNEL, self._notified, on_connect=self._wake_all, log=self.log)
+
+    def _notified(self, payload: str) -> None:
+        """Wake the lane that has new work, or read all policies anew since one has changed."""
+        self.meter.count("notify_wakeups_total")
+        if payload == POLICY_CHANGED:
+            self._repoll.set()
+        elif payload.isdigit() and (runner := self._runners.get(int(payload))):
+            runner.wake.notified()
+
+    def _wake_all(self) -> None:
+        for runner in self._runners.values():
+            runner.wake.now()
+
+    async def _poll_forever(self) -> None:
+        while True:
+            try:
+                await self._poll()
+            except DatabaseAway as away:
+                self.log.warning("poll.failed", worker=self.name, reason=away.reason)
+            try:
+                async with asyncio.timeout(self.poll_interval.total_seconds()):
+                    await self._repoll.wait()
+            except TimeoutError:
+                continue
+            self._repoll.clear()
+
+    async def _poll(self) -> None:
+        """Read every lane's policy and its next due instant, in one statement."""
+        began_at = monotonic()
+        starts = [(runner.lane.name, *runner.cursor.start()) for runner in self._runners.values()]
+        names, instants, ids = zip(*starts, strict=True)
+        with database_away():
+            rows = await self.pool.fetch(POLL, list(names), list(instants), list(ids))
+        for row in rows:
+            runner = self._runners[row["lane_id"]]
+            runner.polled(to_lane(row), due_in=row["due_in"], began_at=began_at)
+
+    async def _extend_forever(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_CHECK.total_seconds())
+            try:
+                await self._extend()
+            except DatabaseAway as away:
+                self.log.warning("heartbeat.failed", worker=self.name, reason=away.reason)
+
+    async def _extend(self) -> None:
+        """Renew the leases that have used up a third; forget those that somebody else has now."""
+        now = asyncio.get_running_loop().time()
+        aging = {
+            token: opened
+            for runner in self._runners.values()
+            for token, opened in runner.leases.items()
+            if now - opened.renewed_at > runner.lane.lease.total_seconds() / HEARTBEAT_SHARE
+        }
+        if not aging:
+            return
+        with database_away():
+            rows = await self.pool.fetch(EXTEND_LEASES, list(aging), None)
+        kept = {row["token"] for row in rows}
+        for token, opened in aging.items():
+            opened.renewed_at = now
+            opened.is_lost = token not in kept
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """The policies as this worker knows them now."""
+        return [runner.lane for runner in self._runners.values()]

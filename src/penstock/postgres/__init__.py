@@ -1,0 +1,1 @@
+"""Everything about PostgreSQL that is not a queue: pool, listening, migrations, embedded server."""

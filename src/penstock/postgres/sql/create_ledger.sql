@@ -1,0 +1,12 @@
+-- The schema and the ledger of applied migrations, which no migration can create for itself.
+-- The one file of two statements: it runs unprepared, before anything else exists.
+CREATE SCHEMA IF NOT EXISTS penstock;
+CREATE TABLE IF NOT EXISTS penstock.migration (
+    owner text NOT NULL,
+    number integer NOT NULL,
+    name text NOT NULL,
+    checksum text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT migration_is_applied_once PRIMARY KEY (owner, number),
+    CONSTRAINT migration_number_is_positive CHECK (number > 0)
+);

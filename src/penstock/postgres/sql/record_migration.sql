@@ -1,0 +1,3 @@
+-- Written in the migration's own transaction, so that the ledger cannot disagree with the schema.
+INSERT INTO penstock.migration (owner, number, name, checksum)
+VALUES ($1, $2, $3, $4);

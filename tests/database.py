@@ -1,0 +1,20 @@
+"""What tests do to whole databases. Fixtures are in conftest."""
+
+from typing import LiteralString, cast
+from urllib.parse import urlsplit
+
+from penstock.postgres.pool import connect
+
+OWNERS = ["penstock.kernel"]
+
+
+async def run_sql(dsn: str, sql: str) -> None:
+    """Run one statement that takes no parameters, such as CREATE DATABASE."""
+    connection = await connect(dsn)
+    await connection.execute(cast("LiteralString", sql))
+    await connection.close()
+
+
+def database_dsn(dsn: str, database: str) -> str:
+    """Return `dsn` with another database name."""
+    return urlsplit(dsn)._replace(path=f"/{database}").geturl()

@@ -1,0 +1,133 @@
+"""The environment: defaults, names and refusals."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from penstock.base.errors import BadSetting
+from penstock.base.settings import Settings, read_settings, settings
+
+
+@pytest.fixture(autouse=True)
+def _no_variables_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, field in Settings.model_fields.items():
+        alias = field.validation_alias
+        variable = alias if isinstance(alias, str) else f"PENSTOCK_{name.upper()}"
+        monkeypatch.delenv(variable, raising=False)
+
+
+def test_an_empty_environment_gives_working_settings() -> None:
+    """The first command a newcomer types must not need any variable."""
+    found = read_settings()
+
+    assert found.database_url is None
+    assert found.data_dir == Path(".penstock")
+    assert (found.host, found.port) == ("127.0.0.1", 8080)
+    assert (found.pool_size_min, found.pool_size_max) == (5, 20)
+    assert found.payload_bytes_max == 262_144
+
+
+@pytest.mark.covers("C28", "C29", "C30", "C31")
+def test_retry_defaults_come_from_the_dispatch_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_default = read_settings()
+    monkeypatch.setenv("DISPATCH_MAX_ATTEMPTS", "7")
+    monkeypatch.setenv("DISPATCH_BACKOFF_BASE_SECONDS", "1.5")
+    monkeypatch.setenv("DISPATCH_BACKOFF_MAX_SECONDS", "60")
+    monkeypatch.setenv("DISPATCH_BACKOFF_JITTER", "0")
+
+    given = read_settings()
+
+    assert by_default.max_attempts == 5
+    assert by_default.backoff_base == timedelta(seconds=30)
+    assert by_default.backoff_max == timedelta(seconds=3600)
+    assert by_default.backoff_jitter == 0.2
+    assert given.max_attempts == 7
+    assert given.backoff_base == timedelta(seconds=1.5)
+    assert given.backoff_max == timedelta(seconds=60)
+    assert given.backoff_jitter == 0
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("PENSTOCK_PORT", "eighty"),
+        ("PENSTOCK_PORT", "70000"),
+        ("PENSTOCK_LOG_LEVEL", "loud"),
+        ("PENSTOCK_LOG_FORMAT", "xml"),
+        ("PENSTOCK_ADMIN_KEY", "short"),
+        ("PENSTOCK_POOL_SIZE_MIN", "0"),
+        ("PENSTOCK_POOL_SIZE_MAX", "1"),
+        ("PENSTOCK_POLL_INTERVAL_SECONDS", "0"),
+        ("PENSTOCK_POLL_INTERVAL_SECONDS", "soon"),
+        ("PENSTOCK_SHUTDOWN_GRACE_SECONDS", "-1"),
+        ("PENSTOCK_SHUTDOWN_GRACE_SECONDS", "nan"),
+        ("PENSTOCK_SHUTDOWN_GRACE_SECONDS", "inf"),
+        ("PENSTOCK_PAYLOAD_BYTES_MAX", "-1"),
+        ("DISPATCH_MAX_ATTEMPTS", "0"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_the_name_of_its_variable(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+
+    with pytest.raises(BadSetting) as caught:
+        read_settings()
+
+    assert caught.value.name == variable
+    assert caught.value.reason
+
+
+@pytest.mark.covers("C40")
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("DISPATCH_BACKOFF_BASE_SECONDS", "0"),
+        ("DISPATCH_BACKOFF_BASE_SECONDS", "-3"),
+        ("DISPATCH_BACKOFF_MAX_SECONDS", "29"),
+        ("DISPATCH_BACKOFF_JITTER", "1.1"),
+        ("DISPATCH_BACKOFF_JITTER", "-0.1"),
+        ("DISPATCH_BACKOFF_JITTER", "nan"),
+    ],
+)
+def test_a_backoff_that_makes_no_sense_is_refused(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    """A cap below the base or a negative wait would turn retries into a flood."""
+    monkeypatch.setenv(variable, value)
+
+    with pytest.raises(BadSetting) as caught:
+        read_settings()
+
+    assert caught.value.name == variable
+
+
+def test_a_secret_is_not_told_by_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message goes to a terminal and into logs."""
+    monkeypatch.setenv("PENSTOCK_ADMIN_KEY", "hunter2")
+
+    with pytest.raises(BadSetting) as caught:
+        read_settings()
+
+    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in repr(caught.value.__cause__)
+
+
+def test_secrets_are_hidden_when_settings_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_DATABASE_URL", "postgresql://u:hunter2@h/d")
+    monkeypatch.setenv("PENSTOCK_ADMIN_KEY", "hunter2-hunter2-hunter2")
+
+    assert "hunter2" not in repr(read_settings())
+
+
+def test_the_environment_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two parts of one process must not see two different settings."""
+    settings.cache_clear()
+    first = settings()
+    monkeypatch.setenv("PENSTOCK_PORT", "9999")
+
+    second = settings()
+
+    settings.cache_clear()
+    assert second is first

@@ -1,0 +1,135 @@
+"""Connections, and what counts as an absent database."""
+
+import asyncio
+import inspect
+
+import asyncpg
+import pytest
+from structlog.testing import capture_logs
+
+from penstock.base.errors import BadSetting, DatabaseAway
+from penstock.base.log import get_logger
+from penstock.postgres.embedded import Server
+from penstock.postgres.pool import (
+    CONNECTION_LOST,
+    Pool,
+    address,
+    connect,
+    database_away,
+    open_pool,
+    wait_until_up,
+)
+from tests.database import database_dsn
+
+# By SQLSTATE: connection exceptions, shutdowns, "cannot connect now", too many connections.
+AWAY_STATES = ("08", "57P01", "57P02", "57P03", "57P05", "53300")
+
+
+def vendor_errors() -> list[type[asyncpg.PostgresError]]:
+    classes = [found for _, found in inspect.getmembers(asyncpg.exceptions, inspect.isclass)]
+    return [
+        found
+        for found in classes
+        if issubclass(found, asyncpg.PostgresError) and getattr(found, "sqlstate", None)
+    ]
+
+
+@pytest.mark.parametrize("error", vendor_errors(), ids=lambda error: error.__name__)
+def test_exactly_the_absence_of_the_server_counts_as_away(
+    error: type[asyncpg.PostgresError],
+) -> None:
+    """One missed class is a worker that dies; one too many is a bug that is retried for ever."""
+    state = str(getattr(error, "sqlstate", None))
+
+    assert issubclass(error, CONNECTION_LOST) == state.startswith(AWAY_STATES)
+
+
+async def test_a_refused_connection_is_told_as_database_away() -> None:
+    with pytest.raises(DatabaseAway):
+        await connect("postgresql://nobody@127.0.0.1:1/none")
+
+
+@pytest.mark.parametrize("dsn", ["postgresql://u@h:port/d", "mysql://u@h/d", "nonsense"])
+async def test_a_malformed_address_is_a_bad_setting(dsn: str) -> None:
+    """Waiting would not help, so the start is refused."""
+    with pytest.raises(BadSetting, match="PENSTOCK_DATABASE_URL"):
+        await connect(dsn)
+
+
+async def test_an_unknown_database_is_a_bad_setting(server: Server) -> None:
+    with pytest.raises(BadSetting, match="PENSTOCK_DATABASE_URL"):
+        await connect(database_dsn(server.dsn, "no_such_database"))
+
+
+async def test_a_wrong_argument_is_not_taken_for_an_absent_database(db: Pool) -> None:
+    """Asyncpg tells both with InterfaceError; confusing them would retry a bug for ever."""
+    with pytest.raises(asyncpg.DataError), database_away():
+        await db.fetchval("SELECT $1::integer", "not a number")
+
+
+async def test_a_connection_closed_under_us_is_told_as_database_away(dsn: str) -> None:
+    connection = await connect(dsn)
+    connection.terminate()
+
+    with pytest.raises(DatabaseAway), database_away():
+        await connection.fetchval("SELECT 1")
+
+
+async def test_a_backend_that_is_terminated_is_told_as_database_away(dsn: str, db: Pool) -> None:
+    connection = await connect(dsn)
+    backend = await connection.fetchval("SELECT pg_backend_pid()")
+    await db.execute("SELECT pg_terminate_backend($1, 5000)", backend)
+
+    with pytest.raises(DatabaseAway), database_away():
+        await connection.fetchval("SELECT 1")
+
+
+async def test_a_pool_says_who_it_is_and_leaves_the_search_path(dsn: str) -> None:
+    """Our SQL qualifies its names, so it works in whatever session a caller lends us."""
+    pool = await open_pool(dsn, min_size=1, max_size=1)
+
+    name = await pool.fetchval("SELECT current_setting('application_name')")
+    path = await pool.fetchval("SELECT current_setting('search_path')")
+    document = await pool.fetchval("SELECT '{\"a\": 1}'::jsonb")
+    await pool.close()
+
+    assert name == "penstock"
+    assert path == '"$user", public'
+    assert document == '{"a": 1}'
+
+
+async def test_waiting_for_the_database_ends_when_it_is_up(dsn: str) -> None:
+    with capture_logs() as lines:
+        await wait_until_up(dsn, get_logger())
+
+    assert lines == []
+
+
+async def test_waiting_tells_each_try_in_one_line_without_the_password() -> None:
+    """The line goes to a terminal while somebody looks over the shoulder."""
+    log = get_logger()
+
+    with capture_logs() as lines, pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await wait_until_up("postgresql://bob:hunter2@127.0.0.1:1/shop?sslmode=disable", log)
+
+    assert len(lines) >= 2
+    assert {line["event"] for line in lines} == {"database.awaited"}
+    assert [line["try"] for line in lines] == list(range(1, len(lines) + 1))
+    assert lines[0]["address"] == "127.0.0.1:1/shop"
+    assert "hunter2" not in str(lines)
+    assert "\n" not in lines[0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("dsn", "told"),
+    [
+        ("postgresql://u:p@db.example:6432/shop", "db.example:6432/shop"),
+        ("postgresql://u:p@/shop?host=/run/pg", "/run/pg/shop"),
+        ("postgresql:///shop", "local socket/shop"),
+        ("postgresql://u:p@[::1]/shop", "::1/shop"),
+        ("postgresql://u:p@h:port/shop", "h:?/shop"),
+    ],
+)
+def test_an_address_has_no_credentials(dsn: str, told: str) -> None:
+    assert address(dsn) == told
