@@ -12,14 +12,16 @@ from penstock.base.errors import BadSetting, InvalidInput
 from penstock.base.log import Logger, get_logger
 from penstock.base.meter import Meter
 from penstock.base.settings import Settings, settings
+from penstock.contract import Build, Domain, Resources
 from penstock.kernel import enqueue as kernel_enqueue
 from penstock.kernel.item import Accepted, Item, NewItem, Outcome, Retry
 from penstock.kernel.kind import TIMEOUT, AnyKind, Kind
-from penstock.kernel.lane import create_lane
+from penstock.kernel.lane import Lane, create_lane
 from penstock.kernel.sweep import sweep_forever
 from penstock.kernel.worker import Worker
+from penstock.postgres.embedded import Server, find_running, start, stop
 from penstock.postgres.migrate import migrate
-from penstock.postgres.pool import Pool, open_pool, wait_until_up
+from penstock.postgres.pool import Connection, Pool, open_pool, wait_until_up
 
 OWNERS = ("penstock.kernel",)  # Packages with migrations, in the order they build on each other.
 
@@ -30,8 +32,9 @@ Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 class Penstock:
     """An application: handlers by lane, and a way to enqueue.
 
-    Without a `dsn`, PENSTOCK_DATABASE_URL says where the database is. Use it with `async with`;
-    `enqueue_blocking` works without.
+    Without a `dsn`, PENSTOCK_DATABASE_URL says where the database is; without that, it is the one
+    in the data folder, started if nobody runs it. Use the app with `async with`;
+    `enqueue_blocking` works without, on a database that is there.
     """
 
     dsn: str | None = None
@@ -39,6 +42,8 @@ class Penstock:
     meter: Meter = field(default_factory=Meter)
     kinds: dict[str, AnyKind] = field(default_factory=dict)
     _policies: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _builds: list[Build] = field(default_factory=list)
+    _server: Server | None = None
     _pool: Pool | None = None
     _blocking: BlockingLoop | None = None
     _blocking_pool: Pool | None = None
@@ -76,6 +81,17 @@ class Penstock:
             return handle
 
         return register
+
+    def plug(self, build: Build) -> None:
+        """Add a domain; it is built when the app opens, with what the app lends it."""
+        self._builds.append(build)
+
+    def _add(self, domain: Domain) -> None:
+        for kind in domain.kinds:
+            if kind.lane in self.kinds:
+                raise InvalidInput("lane", f"{kind.lane!r} has a handler already")
+            self.kinds[kind.lane] = kind
+            self._policies[kind.lane] = domain.policies.get(kind.lane, {})
 
     # -------------------------------------------------------------------------------- enqueue
 
@@ -156,12 +172,13 @@ class Penstock:
 
     @property
     def address(self) -> str:
-        """The DSN in use; raises BadSetting when none is given."""
+        """The DSN in use; raises BadSetting when there is none."""
         if self.dsn is None:
             url = settings().database_url
-            if url is None:
-                raise BadSetting("PENSTOCK_DATABASE_URL", "is not set and no dsn was given")
-            self.dsn = url.get_secret_value()
+            self.dsn = url.get_secret_value() if url else find_running(settings().data_dir)
+        if self.dsn is None:
+            reason = f"is not set, and no server runs in {settings().data_dir}"
+            raise BadSetting("PENSTOCK_DATABASE_URL", reason)
         return self.dsn
 
     @property
@@ -174,28 +191,43 @@ class Penstock:
     async def open(self) -> None:
         """Wait for the database, migrate it, open the pool and make the handlers' lanes."""
         chosen = settings()
+        if not (self.dsn or chosen.database_url or find_running(chosen.data_dir)):
+            self._server = start(chosen.data_dir, log=self.log)
+            self.dsn = self._server.dsn
         await wait_until_up(self.address, self.log)
         self._pool = await open_pool(
             self.address, min_size=chosen.pool_size_min, max_size=chosen.pool_size_max
         )
+        resources = Resources(pool=self._pool, settings=chosen)
+        domains = [build(resources) for build in self._builds]
+        self._builds.clear()
+        for domain in domains:
+            self._add(domain)
         async with self._pool.acquire() as db:
-            for name in await migrate(db, OWNERS):
+            owners = [*OWNERS, *(owner for domain in domains for owner in domain.owners)]
+            for name in await migrate(db, owners):
                 self.log.info("migration.applied", migration=name)
             for lane in self.kinds:
-                policy = _default_policy(chosen) | dict(self._policies.get(lane, {}))
-                await create_lane(db, lane, who="app", **policy)
+                await self.create_lane(db, lane, who="app", **self._policies.get(lane, {}))
+
+    async def create_lane(self, db: Connection, lane: str, *, who: str, **policy: Any) -> Lane:
+        """Return the lane, made if it was not there: from the environment's policy and `policy`."""
+        return await create_lane(db, lane, who=who, **default_policy(settings()) | policy)
 
     async def close(self) -> None:
-        """Close the pools."""
+        """Close the pools, and stop the database if this app has started it."""
         if self._blocking is not None:
             blocking, self._blocking = self._blocking, None
             if self._blocking_pool is not None:
-                self._blocking_pool.terminate()
+                blocking.run(self._blocking_pool.close())
                 self._blocking_pool = None
             blocking.close()
         if self._pool is not None:
             pool, self._pool = self._pool, None
             await pool.close()
+        if self._server is not None:
+            stop(self._server)
+            self._server = self.dsn = None
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -229,7 +261,7 @@ class Penstock:
         )
 
 
-def _default_policy(chosen: Settings) -> dict[str, Any]:
+def default_policy(chosen: Settings) -> dict[str, Any]:
     """Return what the environment says of new lanes."""
     return {
         "max_attempts": chosen.max_attempts,

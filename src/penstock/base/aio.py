@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from penstock.base.log import Logger, describe
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 PAUSE_FIRST = timedelta(milliseconds=100)  # A restart of PostgreSQL takes about this long at best.
 PAUSE_LONGEST = timedelta(seconds=10)  # A person who repairs something should not wait longer.
@@ -69,6 +70,18 @@ async def _outlive_cancellation(task: asyncio.Task[Any], *, within: timedelta) -
     if not task.done():
         task.cancel()
         await asyncio.wait({task})
+
+
+async def meanwhile(awaited: Coroutine[Any, Any, T], work: Callable[[], U]) -> tuple[T, U]:
+    """Do blocking `work` while another machine answers what is `awaited`; return both results."""
+    task = asyncio.get_running_loop().create_task(awaited)
+    await asyncio.sleep(0)  # The request is sent now; its answer can wait until we are done.
+    try:
+        made = work()
+    except BaseException:
+        await asyncio.wait({task})
+        raise
+    return await task, made
 
 
 async def supervise(

@@ -20,9 +20,9 @@ REDACTED = "[redacted]"
 LOGGABLE = frozenset(
     {
         "address", "app", "attempt", "channel", "code", "data_dir", "enabled", "error", "event",
-        "extra", "folder", "host", "lane", "level", "migration", "name", "outcome", "owner", "pid",
-        "port", "reason", "setting", "signal", "state", "task", "timestamp", "try", "url",
-        "version", "where", "worker",
+        "extra", "folder", "host", "lane", "level", "method", "migration", "name", "outcome",
+        "owner", "pid", "port", "reason", "route", "setting", "signal", "state", "status", "task",
+        "timestamp", "try", "url", "version", "where", "worker",
     }
 )  # fmt: skip
 
@@ -64,7 +64,12 @@ def configure(
 
 
 def get_logger(**values: Any) -> Logger:
-    """Return a logger that adds `values` to each of its lines."""
+    """Return a logger that adds `values` to each of its lines.
+
+    In an application that has not configured structlog itself, ours goes to standard error.
+    """
+    if not structlog.is_configured():
+        configure()
     return cast("Logger", structlog.get_logger(**values))
 
 

@@ -1,6 +1,7 @@
 """Counts and durations of this process, kept in plain dictionaries; the API renders them."""
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 Labels = tuple[tuple[str, str], ...]
@@ -32,10 +33,15 @@ class Meter:
 
     def observe(self, name: str, value: float, **labels: str) -> None:
         """Add one observation to a histogram."""
+        self.observe_all(name, (value,), **labels)
+
+    def observe_all(self, name: str, values: Iterable[float], **labels: str) -> None:
+        """Add many observations to a histogram."""
         key = (name, tuple(labels.items()))
         histogram = self.histograms.get(key)
         if histogram is None:
             histogram = self.histograms[key] = Histogram()
-        histogram.buckets[bisect_left(BOUNDS, value)] += 1
-        histogram.total += value
-        histogram.count += 1
+        for value in values:
+            histogram.buckets[bisect_left(BOUNDS, value)] += 1
+            histogram.total += value
+            histogram.count += 1

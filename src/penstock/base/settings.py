@@ -45,7 +45,7 @@ class Settings(BaseSettings):
     log_format: Literal["console", "json"] = "console"
     pool_size_min: int = Field(default=5, ge=1, le=1000)
     pool_size_max: int = Field(default=20, ge=1, le=1000)
-    payload_bytes_max: int = Field(default=262_144, ge=1, le=64 * 1024 * 1024)
+    payload_bytes_max: int = Field(default=262_144, ge=2, le=64 * 1024 * 1024)
     poll_interval: Seconds = Field(
         default=timedelta(seconds=1),
         gt=timedelta(0),

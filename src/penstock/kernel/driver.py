@@ -12,6 +12,8 @@ from typing import Any, LiteralString
 
 from penstock.base.errors import InvalidInput, KeyConflict, PenstockError, UnknownLane
 
+DRIVERS = ("asyncpg", "psycopg", "sqlalchemy")
+
 
 async def fetch_row(connection: object, query: LiteralString, arguments: Sequence[Any]) -> Any:
     """Return the first row; errors of our SQL functions come out as our errors."""
@@ -44,8 +46,9 @@ def fetch_row_blocking(connection: object, query: LiteralString, arguments: Sequ
 
 
 def package(connection: object) -> str:
-    """Return the name of the top package of the connection's class."""
-    return type(connection).__module__.partition(".")[0]
+    """Return the top package of the connection's class, or of the class that it is derived from."""
+    packages = [base.__module__.partition(".")[0] for base in type(connection).__mro__]
+    return next((name for name in packages if name in DRIVERS), packages[0])
 
 
 def numbered(arguments: Sequence[Any]) -> dict[str, Any]:
@@ -94,6 +97,13 @@ def _ours(lane: str, failure: BaseException) -> PenstockError | None:
             return KeyConflict(
                 lane, clash["key"], clash["item_id"], clash["stored_hash"], clash["given_hash"]
             )
+        case "23514" if "not_after_follows_due_at" in _message(raised):
+            return InvalidInput("not_after", "is before the item is due")
+        case "22021":
+            return UnknownLane(lane)  # A NUL: keys and payloads were searched for one before.
+        case str() as state if state.startswith("22"):
+            # Everything else was checked before: only a payload can hold what PostgreSQL cannot.
+            return InvalidInput("payload", _message(raised))
         case _:
             return None
 

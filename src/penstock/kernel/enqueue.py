@@ -1,10 +1,11 @@
 """Accept items, in our own transaction or in the caller's. The database function does the work."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
+from penstock.base.aio import meanwhile
 from penstock.base.errors import InvalidInput
 from penstock.kernel import driver, payload
 from penstock.kernel.item import Accepted, ItemId, NewItem
@@ -16,7 +17,7 @@ CREATE_STAGING = statement(__package__, "create_staging.sql")
 ENQUEUE_STAGED = statement(__package__, "enqueue_staged.sql")
 CLEAR_STAGING = statement(__package__, "clear_staging.sql")
 
-CHUNK_ITEMS = 5_000  # 1,000 is as fast; 20,000 only costs memory.
+CHUNK = 5_000  # Items; 1,000 is as fast, and 20,000 only costs memory.
 KEY_LENGTH_MAX = 255
 DUE_FROM = datetime(1970, 1, 1, tzinfo=UTC)
 DUE_UNTIL = datetime(2200, 1, 1, tzinfo=UTC)
@@ -66,12 +67,15 @@ async def enqueue_many(
     with driver.translated(lane):
         async with db.transaction():
             await db.execute(CREATE_STAGING)
-            for chunk in _chunks(items):
-                rows = [_staged(index, item, payload_type) for index, item in enumerate(chunk)]
+            chunks = _staged_chunks(items, payload_type)
+            chunk = next(chunks, None)
+            while chunk is not None:
                 await db.copy_records_to_table(
-                    "penstock_staged", records=rows, columns=STAGED_COLUMNS, schema_name="pg_temp"
+                    "penstock_staged", records=chunk, columns=STAGED_COLUMNS, schema_name="pg_temp"
                 )
-                accepted += map(_accepted, await db.fetch(ENQUEUE_STAGED, lane, at))
+                answer = db.fetch(ENQUEUE_STAGED, lane, at)
+                rows, chunk = await meanwhile(answer, lambda: next(chunks, None))
+                accepted += map(_accepted, rows)
                 await db.execute(CLEAR_STAGING)
     return accepted
 
@@ -80,6 +84,14 @@ def _columns(item: NewItem, payload_type: type[Any] | None) -> tuple[Any, ...]:
     text = payload.encode(item.payload, payload_type)
     check(item)
     return (text, item.key, item.due_at, item.order_key, item.not_after)
+
+
+def _staged_chunks(
+    items: Iterable[NewItem], payload_type: type[Any] | None
+) -> Iterator[list[tuple[Any, ...]]]:
+    numbered = enumerate(items)
+    while chunk := [_staged(index, item, payload_type) for index, item in islice(numbered, CHUNK)]:
+        yield chunk
 
 
 def _staged(index: int, item: NewItem, payload_type: type[Any] | None) -> tuple[Any, ...]:
@@ -108,6 +120,8 @@ def _check_key(field: str, key: str | None) -> None:
         raise InvalidInput(field, f"must have 1 to {KEY_LENGTH_MAX} characters, has {len(key)}")
     if "\x00" in key:
         raise InvalidInput(field, "holds a NUL character")
+    if not key.isascii() and any("\ud800" <= character <= "\udfff" for character in key):
+        raise InvalidInput(field, "holds half a character")
 
 
 def _check_instant(field: str, instant: datetime | None) -> None:
@@ -119,12 +133,6 @@ def _check_instant(field: str, instant: datetime | None) -> None:
         raise InvalidInput(field, "must have a time zone")
     if not DUE_FROM <= instant < DUE_UNTIL:
         raise InvalidInput(field, "must be from the year 1970 to 2199")
-
-
-def _chunks(items: Iterable[NewItem]) -> Iterator[Sequence[NewItem]]:
-    rest = iter(items)
-    while chunk := list(islice(rest, CHUNK_ITEMS)):
-        yield chunk
 
 
 def _accepted(row: Any) -> Accepted:

@@ -3,20 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from penstock.base.log import describe
 from penstock.base.watchdog import Guard
 from penstock.kernel.claim import Claimed
-from penstock.kernel.item import Dead, Done, Hold, Item, Outcome, Retry, Snooze
+from penstock.kernel.item import DONE, Dead, Done, Hold, Item, Outcome, Retry, Snooze
 from penstock.kernel.kind import AnyKind
-from penstock.kernel.payload import decoder
-
-DONE = Done()
+from penstock.kernel.payload import UNDECODABLE, decoder
 
 
 def to_item(claimed: Claimed, kind: AnyKind, token: int) -> Item[Any]:
-    """Build what the handler sees; raises msgspec.ValidationError for a payload of another type."""
+    """Build what the handler sees; raises one of UNDECODABLE for a payload of another type."""
     return Item(
         id=claimed.id,
         lane=kind.lane,
@@ -38,7 +34,7 @@ async def execute(claimed: Claimed, kind: AnyKind, token: int, *, guard: Guard) 
     assert kind.handle is not None
     try:
         item = to_item(claimed, kind, token)
-    except msgspec.DecodeError as refused:
+    except UNDECODABLE as refused:
         return Dead(f"payload: {refused}")
     try:
         with guard:
@@ -60,7 +56,7 @@ async def execute_many(
     for claimed in batch:
         try:
             items.append(to_item(claimed, kind, token))
-        except msgspec.DecodeError as refused:
+        except UNDECODABLE as refused:
             outcomes[claimed.id] = Dead(f"payload: {refused}")
     for item, outcome in zip(items, await _handle_many(items, kind, guard), strict=True):
         outcomes[item.id] = outcome
@@ -86,7 +82,7 @@ async def _handle_many(items: list[Item[Any]], kind: AnyKind, guard: Guard) -> l
 
 def _checked(outcome: object, kind: AnyKind) -> Outcome:
     """Take None for done; anything that is no outcome leaves us not knowing what happened."""
-    if outcome is None:
+    if outcome is None or (isinstance(outcome, Done) and outcome.result is None):
         return DONE
     if isinstance(outcome, Done | Retry | Snooze | Hold | Dead):
         return outcome

@@ -32,8 +32,7 @@ class Item(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
 AnyItem: TypeAlias = Item[Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewItem:
+class NewItem(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller asks for; `due_at` None means now, `key` None means no idempotency."""
 
     payload: object
@@ -43,8 +42,7 @@ class NewItem:
     not_after: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """An item that the database has; `is_new` is false when its key was already known."""
 
     id: ItemId
@@ -56,6 +54,9 @@ class Done:
     """It worked. `result` is kept with the attempt, as JSON."""
 
     result: object = None
+
+
+DONE = Done()  # Most attempts end like this; one object serves them all.
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,10 +42,10 @@ async def create_key(
     """Make a key and return it with its token, which nobody can ever read again.
 
     A given `token` (for automation) is taken instead of a random one; giving the same one again
-    replaces its name and scopes.
+    replaces its name and scopes, and a revoked one stays revoked.
     """
-    if not 1 <= len(name) <= NAME_LENGTH_MAX:
-        raise InvalidInput("name", f"must have 1 to {NAME_LENGTH_MAX} characters")
+    if not 1 <= len(name) <= NAME_LENGTH_MAX or not name.isprintable():
+        raise InvalidInput("name", f"must have 1 to {NAME_LENGTH_MAX} printable characters")
     unknown = set(scopes) - set(SCOPES)
     if unknown or not scopes:
         raise InvalidInput("scopes", f"must be some of {', '.join(SCOPES)}")
@@ -54,7 +54,8 @@ async def create_key(
     token = token or f"{PREFIX}_{secrets.token_hex(4)}_{secrets.token_urlsafe(32)}"
     async with db.transaction():
         row = await db.fetchrow(CREATE_KEY, _key_id(token), name, sorted(set(scopes)), _hash(token))
-        assert row is not None, "an upsert returns its row"
+        if row is None:
+            raise InvalidInput("token", "begins like a key that exists and differs from it")
         after = {"name": name, "scopes": sorted(set(scopes))}
         await audit(db, who, "key.created", subject=row["key_id"], after=after)
     return Key(**dict(row.items())), token
@@ -88,11 +89,16 @@ def _key_id(token: str) -> str:
     """Return the public part of a token; one that was given gets a part of its hash."""
     prefix, _, rest = token.partition("_")
     key_id, found, _ = rest.partition("_")
-    if prefix == PREFIX and found:
+    if prefix == PREFIX and found and key_id.isascii() and key_id.isalnum():
         return key_id
-    return hashlib.sha256(b"key id of " + token.encode()).hexdigest()[:8]
+    return hashlib.sha256(b"key id of " + _bytes(token)).hexdigest()[:8]
 
 
 def _hash(token: str) -> bytes:
     """Hash a token. It has 256 random bits, so a slow hash would protect nothing."""
-    return hashlib.sha256(token.encode()).digest()
+    return hashlib.sha256(_bytes(token)).digest()
+
+
+def _bytes(token: str) -> bytes:
+    """Encode whatever a stranger has sent; half a character is no reason to fail."""
+    return token.encode(errors="surrogatepass")

@@ -4,8 +4,10 @@ Nothing here is cached: a change holds from the commit on, for every worker.
 """
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import timedelta
+from math import isfinite
 from typing import Any, Literal
 
 import asyncpg
@@ -13,6 +15,7 @@ import asyncpg
 from penstock.base.errors import InvalidInput, LaneNotEmpty, UnknownLane
 from penstock.kernel.audit import audit
 from penstock.kernel.backoff import Backoff
+from penstock.kernel.claim import SLOTS_AHEAD
 from penstock.postgres.pool import Connection, Queries, Row
 from penstock.postgres.statement import statement
 
@@ -54,6 +57,9 @@ class Lane:
     version: int
 
 
+NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")  # As the CHECK of the table.
+COUNT_MAX = 2**31  # Beyond every CHECK, and what an integer column cannot hold.
+DURATION_MAX = timedelta(days=365_000)  # Beyond every CHECK, within what an interval can hold.
 DURATIONS = frozenset(
     {
         "dispatch_interval",
@@ -65,24 +71,25 @@ DURATIONS = frozenset(
         "retention",
     }
 )
-POLICY_FIELDS = DURATIONS | {
-    "enabled",
-    "batch_size",
-    "rate",
-    "burst",
-    "max_attempts",
-    "concurrency",
-    "backoff_multiplier",
-    "backoff_jitter",
-    "backoff_first_exponent",
-    "ordering",
-    "on_dead_head",
-    "payload_bytes_max",
-}
+COUNTS = frozenset(
+    {
+        "batch_size",
+        "burst",
+        "max_attempts",
+        "concurrency",
+        "backoff_first_exponent",
+        "payload_bytes_max",
+    }
+)
+NUMBERS = frozenset({"rate", "backoff_multiplier", "backoff_jitter"})
+WORDS = frozenset({"ordering", "on_dead_head"})
+POLICY_FIELDS = DURATIONS | COUNTS | NUMBERS | WORDS | {"enabled"}
 
 
 async def create_lane(db: Connection, name: str, *, who: str, **policy: Any) -> Lane:
     """Return the lane, made with `policy` if it was not there; an existing one is not changed."""
+    if not NAME.fullmatch(name):
+        raise InvalidInput("name", f"must be {_RULES['name_is_a_slug']}")
     async with db.transaction():
         if await _run(db.fetchval(CREATE_LANE, name)):
             await audit(db, who, "lane.created", subject=name)
@@ -114,7 +121,7 @@ async def set_lane(db: Connection, name: str, *, who: str, **changes: Any) -> La
             raise UnknownLane(name, tuple(lane.name for lane in await list_lanes(db)))
         if "ordering" in given and given["ordering"] != before["ordering"]:
             await _empty_for_reordering(db, name, before["lane_id"])
-        after = await _run(db.fetchrow(SET_LANE, name, json.dumps(given)))
+        after = await _run(db.fetchrow(SET_LANE, name, json.dumps(given), SLOTS_AHEAD))
         assert after is not None, "the row is locked"
         await audit(
             db,
@@ -181,8 +188,23 @@ def _checked(field: str, value: object) -> object:
     if field in DURATIONS:
         if not isinstance(value, timedelta):
             raise InvalidInput(field, "must be a duration")
+        if abs(value) > DURATION_MAX:
+            raise InvalidInput(field, "is longer than any policy allows")
         return f"{value.total_seconds():.6f} seconds"
+    if not _is_of_its_type(field, value):
+        raise InvalidInput(field, f"must be {_TYPES.get(field, 'a number')}, not {value!r:.50}")
     return value
+
+
+def _is_of_its_type(field: str, value: object) -> bool:
+    """Say whether the column can take the value; the database would not say which one cannot."""
+    if field in COUNTS:
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < COUNT_MAX
+    if field in NUMBERS:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return isfinite(value)
+        return field == "rate" and value is None
+    return isinstance(value, str if field in WORDS else bool)
 
 
 async def _run(query: Any) -> Any:
@@ -196,6 +218,12 @@ async def _run(query: Any) -> Any:
     except (asyncpg.DataError, asyncpg.NotNullViolationError) as refused:
         raise InvalidInput("policy", str(refused).splitlines()[0]) from refused
 
+
+_TYPES = (
+    {"enabled": "true or false", "ordering": "none or per_key"}
+    | {"on_dead_head": "block, park or skip"}
+    | dict.fromkeys(COUNTS, "a whole number")
+)
 
 # What the named constraints of the lane table ask for, in words.
 _RULES = {

@@ -31,20 +31,29 @@ class Replay:
     finished_at: datetime | None
 
 
-async def count_dead(db: Queries, lane: str, *, reason: str | None = None) -> int:
+async def count_dead(
+    db: Queries, lane: str, *, reason: str | None = None, now: datetime | None = None
+) -> int:
     """Return how many dead items a replay would give another set of attempts."""
     found = await read_lane(db, lane)
-    return int(await db.fetchval(COUNT_DEAD, found.lane_id, reason))
+    return int(await db.fetchval(COUNT_DEAD, found.lane_id, reason, now))
 
 
-async def start_replay(db: Connection, lane: str, *, who: str, reason: str | None = None) -> Replay:
+async def start_replay(
+    db: Connection,
+    lane: str,
+    *,
+    who: str,
+    reason: str | None = None,
+    now: datetime | None = None,
+) -> Replay:
     """Ask for all dead items of a lane, or those with one reason, to be replayed; returns at once.
 
     Items that die later than this are not part of it.
     """
     found = await read_lane(db, lane)
     async with db.transaction():
-        row = await db.fetchrow(START_REPLAY, found.lane_id, reason, who)
+        row = await db.fetchrow(START_REPLAY, found.lane_id, reason, who, now)
         assert row is not None, "an INSERT returns its row"
         replay = _to_replay(row)
         after = {"replay_id": replay.replay_id, "reason": reason, "counted": replay.counted}

@@ -6,8 +6,10 @@ The cycle (settle, then claim, in one transaction) overlaps with the handlers of
 import asyncio
 import random
 from collections import Counter, deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from time import monotonic
 
 from msgspec.structs import replace
 
@@ -21,6 +23,7 @@ from penstock.kernel.execute import execute, execute_many
 from penstock.kernel.item import Dead, Ending, Returned
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import Lane
+from penstock.kernel.pace import Pace
 from penstock.kernel.settle import Ended, settle
 from penstock.kernel.wake import Wake
 from penstock.postgres.pool import Connection, Pool, database_away
@@ -33,6 +36,8 @@ LINGER = timedelta(milliseconds=20)
 # A worker holds no more unstarted items than it can start in this time: what it holds, others
 # cannot take, and a crash delays.
 STOCK = timedelta(milliseconds=500)
+# While it has work, a lane does not claim for every single item that ends.
+CLAIM_PAUSE = timedelta(milliseconds=10)
 # Rate of items ended is measured over stretches of at least this length.
 MEASURE = timedelta(milliseconds=50)
 # Handlers that never wait would keep the loop to themselves for a whole batch, and the database
@@ -67,11 +72,14 @@ class Runner:
     cursor: Cursor = field(default_factory=Cursor)
     leases: dict[int, OpenLease] = field(default_factory=dict)
     is_stopping: bool = False
+    _pace: Pace = field(default_factory=Pace)
+    _stopped: asyncio.Event = field(default_factory=asyncio.Event)
     _waiting: deque[tuple[OpenLease, Claimed]] = field(default_factory=deque)
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _strands: set[asyncio.Task[None]] = field(default_factory=set)
     _running: int = 0
     _is_starting: bool = False
+    _claimed_at: float = 0.0
     _ended_per_second: float = 0.0
     _measured_at: float = 0.0
     _measured: int = 0
@@ -112,6 +120,7 @@ class Runner:
     def stop(self, *, grace: timedelta) -> None:
         """Claim no more, give back what was not started, and let the rest run for `grace`."""
         self.is_stopping = True
+        self._stopped.set()
         while self._waiting:
             opened, claimed = self._waiting.popleft()
             self._end(opened, claimed, RETURNED, began_at=self._loop.time())
@@ -157,6 +166,9 @@ class Runner:
             return True
         if found is not None:
             self.wake.within(max(found, 0.001))
+        elif room > 0:
+            # What was committed late may stand behind the cursor, and its notification is past.
+            self.wake.within(self.cursor.rewind_at - monotonic())
         return bool(ripe)
 
     def _ripe(self) -> list[OpenLease]:
@@ -177,7 +189,13 @@ class Runner:
         if self.is_stopping or not self.lane.enabled:
             return 0
         on_hand = len(self._waiting) + self._running
-        return min(self._stock() - on_hand, self.lane.batch_size)
+        room = min(self._stock() - on_hand, self.lane.batch_size)
+        if 0 < room < self.lane.batch_size and on_hand > 0:
+            claims_at = self._claimed_at + CLAIM_PAUSE.total_seconds()
+            if self._loop.time() < claims_at:
+                self.wake.by(claims_at)
+                return 0
+        return room
 
     def _stock(self) -> int:
         """Return how many items to have on hand: more than can run at once if they are quick."""
@@ -200,6 +218,7 @@ class Runner:
     async def _claim(self, db: Connection, room: int) -> Lease | float | None:
         if room <= 0:
             return None
+        self._claimed_at = self._loop.time()
         return await claim(db, self.lane.lane_id, self.cursor, limit=room, worker=self.worker)
 
     def _close(self, taken: list[tuple[OpenLease, list[Ended]]]) -> None:
@@ -213,6 +232,8 @@ class Runner:
                 self.meter.count("attempts_total", count, lane=self.lane.name, state=state)
             if Returned in endings:
                 self.cursor.rewind()
+            took = [each.duration_ms for each in ended if each.ending is not RETURNED]
+            self.meter.observe_all("dispatch_latency_ms", took, lane=self.lane.name)
 
     def _receive(self, lease: Lease, group: asyncio.TaskGroup) -> None:
         now = self._loop.time()
@@ -224,9 +245,12 @@ class Runner:
         self._start_another(group)
 
     def _in_starting_order(self, lease: Lease) -> list[Claimed]:
-        """Spread the starts over the lane's jitter window; the earliest first."""
+        """Spread the starts over the lane's jitter window; the earliest first.
+
+        A rate has spread them already, and jitter on top of it could exceed it.
+        """
         window = self.lane.jitter_window.total_seconds()
-        if window == 0:
+        if window == 0 or self.lane.rate is not None:
             return lease.items
         spread = (
             replace(claimed, start_in=claimed.start_in + random.uniform(0, window))  # noqa: S311
@@ -270,8 +294,7 @@ class Runner:
             self.wake.now()
 
     async def _run_one(self, opened: OpenLease, claimed: Claimed, guard: Guard) -> None:
-        if claimed.start_in > 0:
-            await asyncio.sleep(opened.received_at + claimed.start_in - self._loop.time())
+        await self._until_start(opened, claimed)
         began_at = self._loop.time()
         refusal = self._refusal(opened, claimed)
         if refusal is not None:
@@ -284,11 +307,15 @@ class Runner:
             self._end(opened, claimed, ending, began_at=began_at)
 
     async def _run_many(self, opened: OpenLease, first: Claimed, guard: Guard) -> None:
-        """Run one batch handler on all that waits of the same lease."""
-        began_at = self._loop.time()
+        """Run one batch handler on all of the same lease that may start with the first."""
+        start_in = max(first.start_in, self._loop.time() - opened.received_at)
         batch = [first]
         while self._waiting and self._waiting[0][0] is opened:
+            if self._waiting[0][1].start_in > start_in:
+                break
             batch.append(self._waiting.popleft()[1])
+        await self._until_start(opened, first)
+        began_at = self._loop.time()
         refusals = {claimed.id: self._refusal(opened, claimed) for claimed in batch}
         wanted = [claimed for claimed in batch if refusals[claimed.id] is None]
         endings = {claimed.id: self._unknown for claimed in wanted}
@@ -300,13 +327,31 @@ class Runner:
                 ending = refusals[claimed.id] or endings[claimed.id]
                 self._end(opened, claimed, ending, began_at=began_at)
 
+    async def _until_start(self, opened: OpenLease, claimed: Claimed) -> None:
+        """Wait for the item's instant. A stop ends the wait, and the item is then given back."""
+        if claimed.start_in > 0:
+            await self._until(opened.received_at + claimed.start_in)
+        if self.lane.rate is not None:
+            now = self._loop.time()
+            turn_at = self._pace.turn(now, rate=self.lane.rate, burst=self.lane.burst)
+            if turn_at > now:
+                await self._until(turn_at)
+
+    async def _until(self, moment: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(moment):
+                await self._stopped.wait()
+
     def _refusal(self, opened: OpenLease, claimed: Claimed) -> Ending | None:
         """Say how an item ends that must not be started: paused, given to another, or too late."""
-        if not self.lane.enabled or self.is_stopping or opened.is_lost:
+        now = self._loop.time()
+        # A worker that was stopped for long must not start what somebody else may have by now.
+        is_lost = opened.is_lost or now - opened.renewed_at > self.lane.lease.total_seconds()
+        if not self.lane.enabled or self.is_stopping or is_lost:
             return RETURNED
         if claimed.not_after is None:
             return None
-        elapsed = self._loop.time() - opened.received_at
+        elapsed = now - opened.received_at
         is_late = opened.lease.claimed_at + timedelta(seconds=elapsed) > claimed.not_after
         return EXPIRED if is_late else None
 

@@ -1,14 +1,24 @@
 """Write how attempts ended: fenced by the lease's token, one statement for a whole batch."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import assert_never
 
 import msgspec
 
 from penstock.kernel.claim import Claimed, Lease
-from penstock.kernel.item import Dead, Done, Ending, Hold, Retry, Returned, Snooze
+from penstock.kernel.item import (
+    DONE,
+    Dead,
+    Done,
+    Ending,
+    Hold,
+    ItemId,
+    Retry,
+    Returned,
+    Snooze,
+)
 from penstock.kernel.lane import Lane
 from penstock.kernel.promote import bury_heads, promote
 from penstock.postgres.pool import Connection
@@ -31,14 +41,13 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written about one ended attempt. A struct for its speed, as Item."""
+    """What is written about an attempt that is not simply done."""
 
-    attempt: int
-    forgiven: int
     outcome: str
     again_in: float | None = None
     reason: str | None = None
     result: str | None = None
+    due_at: datetime | None = None
 
 
 async def settle(
@@ -55,53 +64,61 @@ async def settle(
     `closes`: nothing of the lease is left after this. If it was lost, the results are kept as late
     and change nothing. A repeat after a lost answer is harmless.
     """
-    records = [record(each, lane, since=now or lease.claimed_at) for each in ended]
-    is_settled = await db.fetchval(
+    records = {
+        each.claimed.id: record(each, lane, since=now or lease.claimed_at)
+        for each in ended
+        if each.ending is not DONE
+    }
+    written = records.values()
+    repeated = await db.fetchval(
         SETTLE,
         lease.token,
         closes,
-        [each.claimed.id for each in ended],
-        [each.attempt for each in records],
-        [each.forgiven for each in records],
-        [each.outcome for each in records],
-        [each.duration_ms for each in ended],
-        [each.again_in for each in records],
-        [each.reason for each in records],
-        [each.result for each in records],
-        [each.claimed.due_at if isinstance(each.ending, Returned) else None for each in ended],
+        _array([each.claimed.id for each in ended]),
+        _array([each.duration_ms for each in ended]),
+        list(records),
+        [each.outcome for each in written],
+        [each.again_in for each in written],
+        [each.reason for each in written],
+        [each.result for each in written],
+        [each.due_at for each in written],
         now,
     )
-    if not is_settled:
-        await _keep_late(db, lease, list(zip(ended, records, strict=True)), now=now)
+    if repeated is None:
+        await _keep_late(db, lease, ended, records=records, now=now)
         return False
     if lane.ordering == "per_key":
-        await _move_lines_up(db, lane, list(zip(ended, records, strict=True)))
+        # A line that was moved up when this was first said must not move once more.
+        fresh = [each for each in ended if each.claimed.id not in repeated]
+        await _move_lines_up(db, lane, fresh, records=records)
     return True
+
+
+def _array(numbers: list[int]) -> str:
+    """Return numbers as PostgreSQL writes an array; faster than the driver encodes one."""
+    return f"{{{','.join(map(str, numbers))}}}"
 
 
 def record(ended: Ended, lane: Lane, *, since: datetime) -> Record:
     """Decide what an ending means under the lane's policy: retries end, deadlines hold."""
-    claimed = ended.claimed
-    attempt = claimed.attempt + 1
-    spent = attempt - claimed.forgiven
     match ended.ending:
         case Done(result):
-            return Record(
-                attempt=attempt, forgiven=claimed.forgiven, outcome="done", result=_json(result)
-            )
+            return Record(outcome="done", result=_json(result))
         case Retry(reason, after, result):
+            spent = ended.claimed.attempt + 1 - ended.claimed.forgiven
             if spent >= lane.max_attempts:
-                return _end(claimed, "dead", reason=reason, result=result)
-            wait = after if after is not None else lane.backoff.delay(spent, chance=random.random())  # noqa: S311
+                return Record(outcome="dead", reason=_text(reason), result=_json(result))
+            wait = _wait(after, lane, spent=spent)
             return _again(ended, "retry", wait, reason=reason, result=result, since=since)
         case Snooze(after, reason):
-            return _again(ended, "snooze", after, reason=reason, since=since)
+            wait = _wait(after, lane, spent=1)
+            return _again(ended, "snooze", wait, reason=reason, since=since)
         case Hold(reason, result):
-            return _end(claimed, "hold", reason=reason, result=result)
+            return Record(outcome="hold", reason=_text(reason), result=_json(result))
         case Dead(reason, result):
-            return _end(claimed, "dead", reason=reason, result=result)
+            return Record(outcome="dead", reason=_text(reason), result=_json(result))
         case Returned():
-            return Record(attempt=claimed.attempt, forgiven=claimed.forgiven, outcome="returned")
+            return Record(outcome="returned", due_at=ended.claimed.due_at)
         case _:
             assert_never(ended.ending)
 
@@ -116,44 +133,33 @@ def _again(
     result: object = None,
 ) -> Record:
     """Repeat the item later, unless that would be after its deadline."""
-    claimed = ended.claimed
-    wait = min(wait, WAIT_MAX)
     worked = timedelta(milliseconds=ended.duration_ms)
-    if claimed.not_after is not None and since + worked + wait > claimed.not_after:
-        return _end(claimed, "dead", reason="expired", result=result)
+    not_after = ended.claimed.not_after
+    if not_after is not None and since + worked + wait > not_after:
+        return Record(outcome="dead", reason="expired", result=_json(result))
     return Record(
-        attempt=claimed.attempt + 1,
-        forgiven=claimed.forgiven + (outcome == "snooze"),
         outcome=outcome,
-        again_in=max(0.0, wait.total_seconds()),
-        reason=_text(reason),
-        result=_json(result),
-    )
-
-
-def _end(claimed: Claimed, outcome: str, *, reason: str, result: object) -> Record:
-    return Record(
-        attempt=claimed.attempt + 1,
-        forgiven=claimed.forgiven,
-        outcome=outcome,
+        again_in=wait.total_seconds(),
         reason=_text(reason),
         result=_json(result),
     )
 
 
 async def _move_lines_up(
-    db: Connection, lane: Lane, written: Sequence[tuple[Ended, Record]]
+    db: Connection, lane: Lane, ended: Sequence[Ended], *, records: Mapping[ItemId, Record]
 ) -> None:
     """Let the followers of ended heads go on, as the lane says for those that died."""
     done: list[str] = []
     dead: list[tuple[int, str]] = []
-    for each, of_it in written:
-        if each.claimed.order_key is None:
+    for each in ended:
+        item_id, order_key = each.claimed.id, each.claimed.order_key
+        if order_key is None:
             continue
-        if of_it.outcome == "done":
-            done.append(each.claimed.order_key)
-        elif of_it.outcome == "dead":
-            dead.append((each.claimed.id, each.claimed.order_key))
+        outcome = records[item_id].outcome if item_id in records else "done"
+        if outcome == "done":
+            done.append(order_key)
+        elif outcome == "dead":
+            dead.append((item_id, order_key))
     if done:
         await promote(db, lane.lane_id, done)
     if dead:
@@ -163,18 +169,21 @@ async def _move_lines_up(
 async def _keep_late(
     db: Connection,
     lease: Lease,
-    written: Sequence[tuple[Ended, Record]],
+    ended: Sequence[Ended],
     *,
+    records: Mapping[ItemId, Record],
     now: datetime | None,
 ) -> None:
-    kept = [(each.claimed.id, of_it) for each, of_it in written if of_it.outcome != "returned"]
+    plain = Record(outcome="done")
+    kept = [(each.claimed, records.get(each.claimed.id, plain)) for each in ended]
+    kept = [(claimed, written) for claimed, written in kept if written.outcome != "returned"]
     await db.fetch(
         SETTLE_LATE,
         lease.token,
-        [item_id for item_id, _ in kept],
-        [of_it.attempt for _, of_it in kept],
-        [of_it.outcome for _, of_it in kept],
-        [of_it.reason for _, of_it in kept],
+        [claimed.id for claimed, _ in kept],
+        [claimed.attempt + 1 for claimed, _ in kept],
+        [written.outcome for _, written in kept],
+        [written.reason for _, written in kept],
         now,
     )
 
@@ -182,9 +191,16 @@ async def _keep_late(
 # Handlers are strangers: what they return must never make the settling of a whole batch fail.
 
 
-def _text(reason: str) -> str:
+def _wait(after: object, lane: Lane, *, spent: int) -> timedelta:
+    """Return the wait that was asked for, within reason; what is no duration means the backoff."""
+    if isinstance(after, timedelta):
+        return max(timedelta(0), min(after, WAIT_MAX))
+    return lane.backoff.delay(spent, chance=random.random())  # noqa: S311  Not a secret.
+
+
+def _text(reason: object) -> str:
     """Return a reason that PostgreSQL can store."""
-    clean = reason[:REASON_LENGTH_MAX].replace("\x00", "\ufffd")
+    clean = str(reason)[:REASON_LENGTH_MAX].replace("\x00", "\ufffd")
     return clean.encode("utf-8", "replace").decode()
 
 
@@ -194,7 +210,8 @@ def _json(result: object) -> str | None:
         return None
     try:
         text = msgspec.json.encode(result).decode()
-    except (TypeError, ValueError, RecursionError):
+        msgspec.json.decode(text)  # A msgspec.Raw holds whatever somebody has put into it.
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
         return '{"omitted": "the result has no JSON form"}'
     if len(text) > RESULT_LENGTH_MAX:
         return '{"omitted": "the result is too long"}'

@@ -116,6 +116,8 @@ class Worker:
 
     async def _poll(self) -> None:
         """Read every lane's policy and its next due instant, in one statement."""
+        if not self._runners:
+            return
         began_at = monotonic()
         starts = [(runner.lane.name, *runner.cursor.start()) for runner in self._runners.values()]
         names, instants, ids = zip(*starts, strict=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from penstock.base.aio import alongside, finish, supervise
-from penstock.base.errors import BadSetting, DataFolderBusy
+from penstock.base.errors import BadSetting, DataFolderBusy, MissingExtra
 from penstock.base.log import Logger, get_logger
 from penstock.postgres.account import choose_account, make_folder, open_files, open_way
 from penstock.postgres.cluster import (
@@ -108,6 +108,16 @@ def start(
         lock.close()
         raise
     return server
+
+
+def find_running(data_dir: Path) -> str | None:
+    """Return the address of the server that runs in `data_dir`, whoever started it."""
+    pgdata = data_dir.absolute() / "postgres"
+    try:
+        cluster = Cluster(pgdata=pgdata, binaries=find_binaries(), account=choose_account(pgdata))
+    except MissingExtra:
+        return None
+    return cluster.dsn if is_answering(cluster) else None
 
 
 def stop(server: Server) -> None:

@@ -42,6 +42,8 @@ CONNECTION_LOST: tuple[type[BaseException], ...] = (
     asyncpg.IdleSessionTimeoutError,
     asyncpg.TooManyConnectionsError,
     asyncpg.InterfaceError,
+    # A query between the server's last words and the end of the connection.
+    asyncpg.InternalClientError,
 )
 
 # What a server that is up says when the address is wrong: waiting will not help.

@@ -19,9 +19,9 @@ LANGUAGE plpgsql AS $$
 DECLARE
     policy penstock.lane;
     ids bigint[];
-    hashes bytea[];
     are_new boolean[];
     bytes_max integer;
+    is_due_soon boolean;
     clash record;
 BEGIN
     SELECT * INTO policy FROM penstock.lane WHERE name = enqueue_many.lane;
@@ -31,11 +31,13 @@ BEGIN
 
     -- Keys are taken in their own order, so that two producers with the same keys cannot deadlock.
     WITH given AS MATERIALIZED (
-        SELECT index, key, nextval('penstock.item_id') AS id, octet_length(body) AS bytes,
-            CASE WHEN key IS NOT NULL THEN sha256(convert_to(body, 'UTF8')) END AS payload_hash
+        SELECT index, nextval('penstock.item_id') AS id, payload, octet_length(body) AS bytes, key,
+            CASE WHEN key IS NOT NULL THEN sha256(convert_to(body, 'UTF8')) END AS payload_hash,
+            coalesce(due_at, enqueue_many.at) AS due_at, order_key, not_after
         FROM (
-            SELECT index, key, payload::text AS body
-            FROM unnest(payloads, keys) WITH ORDINALITY AS u (payload, key, index)
+            SELECT u.*, payload::text AS body
+            FROM unnest(payloads, keys, due_ats, order_keys, not_afters) WITH ORDINALITY
+                AS u (payload, key, due_at, order_key, not_after, index)
             OFFSET 0
         ) AS u
     ), fresh AS (
@@ -43,14 +45,31 @@ BEGIN
         SELECT policy.lane_id, key, id, payload_hash
         FROM given
         WHERE key IS NOT NULL
-        ORDER BY key
+        ORDER BY key, index
         ON CONFLICT DO NOTHING
         RETURNING item_id
+    ), judged AS MATERIALIZED (
+        SELECT given.*, key IS NULL OR fresh.item_id IS NOT NULL AS is_new
+        FROM given LEFT JOIN fresh ON fresh.item_id = given.id
+    ), body AS (
+        INSERT INTO penstock.item
+            (id, due_at, not_after, created_at, lane_id, key, order_key, payload)
+        SELECT id, due_at, not_after, enqueue_many.at, policy.lane_id, key, order_key, payload
+        FROM judged
+        WHERE is_new
+    ), timed AS (
+        INSERT INTO penstock.deadline (not_after, item_id)
+        SELECT not_after, id FROM judged WHERE is_new AND not_after IS NOT NULL
+    ), readied AS (
+        INSERT INTO penstock.ready (due_at, id, lane_id, attempt, forgiven)
+        SELECT due_at, id, policy.lane_id, 0, 0
+        FROM judged
+        WHERE is_new AND (policy.ordering = 'none' OR order_key IS NULL)
     )
-    SELECT array_agg(id ORDER BY index), array_agg(payload_hash ORDER BY index),
-        array_agg(key IS NULL OR fresh.item_id IS NOT NULL ORDER BY index), max(bytes)
-    INTO ids, hashes, are_new, bytes_max
-    FROM given LEFT JOIN fresh ON fresh.item_id = given.id;
+    SELECT array_agg(id ORDER BY index), array_agg(is_new ORDER BY index), max(bytes),
+        bool_or(is_new AND due_at <= enqueue_many.at + interval '1 second')
+    INTO ids, are_new, bytes_max, is_due_soon
+    FROM judged;
 
     IF bytes_max > policy.payload_bytes_max THEN
         RAISE EXCEPTION 'payload of % bytes is over the limit of %', bytes_max, policy.payload_bytes_max
@@ -58,10 +77,12 @@ BEGIN
     END IF;
 
     IF false = ANY (are_new) THEN
-        SELECT g.key, i.item_id, i.payload_hash AS stored_hash, g.payload_hash AS given_hash INTO clash
-        FROM unnest(keys, hashes, are_new) AS g (key, payload_hash, is_new)
+        SELECT g.key, i.item_id, i.payload_hash AS stored_hash,
+            sha256(convert_to(g.payload::text, 'UTF8')) AS given_hash
+        INTO clash
+        FROM unnest(keys, payloads, are_new) AS g (key, payload, is_new)
         JOIN penstock.idempotency AS i ON i.lane_id = policy.lane_id AND i.key = g.key
-        WHERE NOT g.is_new AND i.payload_hash <> g.payload_hash
+        WHERE NOT g.is_new AND i.payload_hash <> sha256(convert_to(g.payload::text, 'UTF8'))
         LIMIT 1;
         IF FOUND THEN
             RAISE EXCEPTION 'key % already stands for another payload', quote_literal(clash.key)
@@ -75,26 +96,6 @@ BEGIN
         LEFT JOIN penstock.idempotency AS i ON i.lane_id = policy.lane_id AND i.key = g.key;
     END IF;
 
-    WITH given AS MATERIALIZED (
-        SELECT g.id, g.payload, g.key, coalesce(g.due_at, enqueue_many.at) AS due_at, g.order_key,
-            g.not_after
-        FROM unnest(ids, are_new, payloads, keys, due_ats, order_keys, not_afters)
-            AS g (id, is_new, payload, key, due_at, order_key, not_after)
-        WHERE g.is_new
-    ), body AS (
-        INSERT INTO penstock.item
-            (id, due_at, not_after, created_at, lane_id, key, order_key, payload)
-        SELECT id, due_at, not_after, enqueue_many.at, policy.lane_id, key, order_key, payload
-        FROM given
-    ), timed AS (
-        INSERT INTO penstock.deadline (not_after, item_id)
-        SELECT not_after, id FROM given WHERE not_after IS NOT NULL
-    )
-    INSERT INTO penstock.ready (due_at, id, lane_id, attempt, forgiven)
-    SELECT due_at, id, policy.lane_id, 0, 0
-    FROM given
-    WHERE policy.ordering = 'none' OR order_key IS NULL;
-
     IF policy.ordering = 'per_key' THEN
         PERFORM penstock.line_up(
             policy.lane_id, array_agg(id), array_agg(order_key), array_agg(id),
@@ -105,10 +106,7 @@ BEGIN
     END IF;
 
     -- Work that is due later is found by the poll; a notification now would wake workers for nothing.
-    IF EXISTS (
-        SELECT FROM unnest(due_ats, are_new) AS g (due_at, is_new)
-        WHERE is_new AND coalesce(due_at, at) <= at + interval '1 second'
-    ) THEN
+    IF is_due_soon THEN
         PERFORM pg_notify('penstock', policy.lane_id::text);
     END IF;
 
@@ -256,11 +254,12 @@ BEGIN
     END IF;
 END $$;
 
--- Every due instant that an item has had: the one in ready is among them.
+-- Every due instant that an item has had: the one in ready is among them. NULLs stay in: with a
+-- condition here, the planner would read the whole history instead of looking up one item.
 CREATE VIEW penstock.due_instant AS
 SELECT id AS item_id, due_at FROM penstock.item
 UNION ALL
-SELECT item_id, retry_at FROM penstock.attempt WHERE retry_at IS NOT NULL
+SELECT item_id, retry_at FROM penstock.attempt
 UNION ALL
 SELECT item_id, due_at FROM penstock.moved;
 
@@ -274,23 +273,39 @@ RETURNS TABLE (
 LANGUAGE sql AS $$
     WITH subject AS MATERIALIZED (
         SELECT id, lane_id, order_key FROM penstock.item WHERE id = ANY (ids)
+    ), ready_place AS MATERIALIZED (
+        -- Found one by one: in a join the planner may walk a whole lane for each item.
+        SELECT found.ctid
+        FROM subject
+        CROSS JOIN LATERAL (
+            SELECT due_at FROM penstock.due_instant WHERE item_id = subject.id OFFSET 0
+        ) AS instant
+        CROSS JOIN LATERAL (
+            SELECT ctid FROM penstock.ready
+            WHERE lane_id = subject.lane_id AND due_at = instant.due_at AND id = subject.id
+            LIMIT 1
+            FOR UPDATE
+        ) AS found
     ), unreadied AS (
-        DELETE FROM penstock.ready USING subject, penstock.due_instant
-        WHERE due_instant.item_id = subject.id
-            AND ready.lane_id = subject.lane_id
-            AND ready.due_at = due_instant.due_at
-            AND ready.id = subject.id
-        RETURNING ready.id, ready.lane_id, subject.order_key, NULL::bigint, ready.due_at,
-            ready.attempt, ready.forgiven
+        DELETE FROM penstock.ready
+        WHERE ctid = ANY (ARRAY(SELECT ctid FROM ready_place))
+        RETURNING id, lane_id, due_at, attempt, forgiven
+    ), parked_place AS MATERIALIZED (
+        SELECT found.ctid
+        FROM subject
+        CROSS JOIN LATERAL (
+            SELECT ctid FROM penstock.parked
+            WHERE lane_id = subject.lane_id AND order_key = subject.order_key AND id = subject.id
+            LIMIT 1
+            FOR UPDATE
+        ) AS found
     ), unparked AS (
-        DELETE FROM penstock.parked USING subject
-        WHERE parked.lane_id = subject.lane_id
-            AND parked.order_key = subject.order_key
-            AND parked.id = subject.id
-        RETURNING parked.id, parked.lane_id, parked.order_key, parked.position, parked.due_at,
-            parked.attempt, parked.forgiven
+        DELETE FROM penstock.parked
+        WHERE ctid = ANY (ARRAY(SELECT ctid FROM parked_place))
+        RETURNING id, lane_id, order_key, position, due_at, attempt, forgiven
     )
-    SELECT *, 'ready' FROM unreadied
+    SELECT u.id, u.lane_id, subject.order_key, NULL::bigint, u.due_at, u.attempt, u.forgiven, 'ready'
+    FROM unreadied AS u JOIN subject USING (id)
     UNION ALL
     SELECT *, 'parked' FROM unparked
 $$;
@@ -407,7 +422,10 @@ END $$;
 -- Where items are. The places exclude each other, so an item has one row.
 CREATE FUNCTION penstock.locate(ids bigint[])
 RETURNS TABLE (id bigint, state text, due_at timestamptz, reason text, attempts integer)
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE
+-- A few ids are looked up one by one, whatever old statistics make the planner think.
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
     WITH subject AS MATERIALIZED (
         SELECT id, lane_id, order_key FROM penstock.item WHERE id = ANY (ids)
     )
@@ -417,8 +435,11 @@ LANGUAGE sql STABLE AS $$
     CROSS JOIN LATERAL (
         SELECT DISTINCT due_at FROM penstock.due_instant WHERE item_id = subject.id
     ) AS instant
-    JOIN penstock.ready ON ready.lane_id = subject.lane_id AND ready.due_at = instant.due_at
-        AND ready.id = subject.id
+    CROSS JOIN LATERAL (
+        SELECT due_at, attempt FROM penstock.ready
+        WHERE lane_id = subject.lane_id AND due_at = instant.due_at AND id = subject.id
+        LIMIT 1
+    ) AS ready
     UNION ALL
     SELECT subject.id, 'parked', parked.due_at, NULL, parked.attempt
     FROM subject JOIN penstock.parked USING (lane_id, order_key, id)

@@ -1,5 +1,6 @@
 -- Give back what expired leases held: a lost attempt each, which counts, so that an item that kills
--- its workers ends dead. Returns the heads that died of it, by lane.
+-- its workers ends dead, as does one whose deadline has passed meanwhile. Returns the heads that
+-- died of it, by lane.
 WITH expired AS MATERIALIZED (
     SELECT token
     FROM penstock.lease
@@ -14,7 +15,10 @@ WITH expired AS MATERIALIZED (
 ), lost AS MATERIALIZED (
     SELECT gone.token, gone.lane_id, gone.claimed_at, coalesce($2::timestamptz, now()) AS at,
         u.id, u.attempt + 1 AS attempt, u.forgiven,
-        u.attempt + 1 - u.forgiven >= lane.max_attempts AS is_spent,
+        CASE
+            WHEN item.not_after <= coalesce($2::timestamptz, now()) THEN 'expired'
+            WHEN u.attempt + 1 - u.forgiven >= lane.max_attempts THEN 'lost'
+            END AS death,
         CASE WHEN lane.ordering = 'per_key' THEN item.order_key END AS order_key
     FROM gone
     JOIN penstock.lane USING (lane_id)
@@ -25,20 +29,20 @@ WITH expired AS MATERIALIZED (
     INSERT INTO penstock.attempt
         (item_id, token, claimed_at, settled_at, retry_at, lane_id, duration_ms, attempt, outcome,
          reason)
-    SELECT id, token, claimed_at, at, CASE WHEN NOT is_spent THEN at END, lane_id,
+    SELECT id, token, claimed_at, at, CASE WHEN death IS NULL THEN at END, lane_id,
         least(extract(epoch FROM at - claimed_at) * 1000, 2147483647), attempt, 'lost',
         'the lease expired before the worker settled it'
     FROM lost
 ), again AS (
     INSERT INTO penstock.ready (due_at, id, lane_id, attempt, forgiven)
-    SELECT at, id, lane_id, attempt, forgiven FROM lost WHERE NOT is_spent
+    SELECT at, id, lane_id, attempt, forgiven FROM lost WHERE death IS NULL
 ), died AS (
     INSERT INTO penstock.dead (id, died_at, lane_id, attempt, forgiven, reason)
-    SELECT id, at, lane_id, attempt, forgiven, 'lost' FROM lost WHERE is_spent
+    SELECT id, at, lane_id, attempt, forgiven, death FROM lost WHERE death IS NOT NULL
 )
 SELECT lane_id, count(*) AS items_lost,
-    array_agg(id) FILTER (WHERE is_spent AND order_key IS NOT NULL) AS dead_ids,
-    array_agg(order_key) FILTER (WHERE is_spent AND order_key IS NOT NULL) AS dead_keys,
+    array_agg(id) FILTER (WHERE death IS NOT NULL AND order_key IS NOT NULL) AS dead_ids,
+    array_agg(order_key) FILTER (WHERE death IS NOT NULL AND order_key IS NOT NULL) AS dead_keys,
     pg_notify('penstock', lane_id::text)
 FROM lost
 GROUP BY lane_id;

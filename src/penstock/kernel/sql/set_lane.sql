@@ -1,8 +1,17 @@
--- Overwrite the given fields of a policy and wake the workers, which then read it anew.
+-- Overwrite the given fields of a policy and wake the workers, which then read it anew. What was
+-- handed out under the old rate or interval must not hold back the new one: the next slot is at most
+-- one after those that may be in workers' hands ($3 ahead).
 WITH given AS (
     SELECT (jsonb_populate_record(lane, $2::jsonb)).* FROM penstock.lane WHERE name = $1
 ), woken AS (
     SELECT pg_notify('penstock', 'policy') FROM given
+), regated AS (
+    UPDATE penstock.gate
+    SET next_slot_at = least(
+            gate.next_slot_at, now() + $3::interval + make_interval(secs => 1 / given.rate)),
+        next_cycle_at = least(gate.next_cycle_at, now() + given.dispatch_interval)
+    FROM given
+    WHERE gate.lane_id = given.lane_id
 )
 UPDATE penstock.lane
 SET enabled = given.enabled,

@@ -1,44 +1,63 @@
--- Write how attempts of one lease ended. Fenced: without the lease row nothing happens and the
--- count is NULL. The lease is closed when $2 holds; else it keeps only what is still unsettled.
--- A retry that would come after the item's deadline is its death.
+-- Write how attempts of one lease ended. Fenced: without the lease row nothing happens and no row
+-- comes back. The lease is closed when $2 holds; else it keeps only what is still unsettled.
+-- $3 and $4 list all that has ended; what is not simply done stands in the arrays from $5 on. They
+-- come as text, because encoding long arrays is what a worker would spend most of its time on.
 WITH fenced AS MATERIALIZED (
-    SELECT token, lane_id, claimed_at FROM penstock.lease WHERE token = $1 FOR UPDATE
+    SELECT lease.*, coalesce($11::timestamptz, now()) AS settled_at
+    FROM penstock.lease
+    WHERE token = $1
+    FOR UPDATE
 ), closed AS (
     DELETE FROM penstock.lease USING fenced WHERE lease.token = fenced.token AND $2
-), ended AS MATERIALIZED (
-    SELECT e.*, f.token, f.lane_id, f.claimed_at, coalesce($12::timestamptz, now()) AS settled_at,
-        coalesce($12::timestamptz, now()) + make_interval(secs => e.again_in) AS retry_at
-    FROM fenced AS f, unnest(
-        $3::bigint[], $4::integer[], $5::integer[], $6::text[], $7::integer[], $8::float8[],
-        $9::text[], $10::jsonb[], $11::timestamptz[]
-    ) AS e (item_id, attempt, forgiven, outcome, duration_ms, again_in, reason, result, due_at)
+), held_item AS MATERIALIZED (
+    SELECT u.id, u.attempt, u.forgiven
+    FROM fenced
+    CROSS JOIN LATERAL unnest(fenced.item_ids, fenced.attempts, fenced.forgiven)
+        AS u (id, attempt, forgiven)
 ), shrunk AS (
     UPDATE penstock.lease
     SET (item_ids, attempts, forgiven) = (
-        SELECT array_agg(u.id), array_agg(u.attempt), array_agg(u.forgiven)
-        FROM unnest(lease.item_ids, lease.attempts, lease.forgiven) AS u (id, attempt, forgiven)
-        WHERE u.id <> ALL ($3::bigint[])
+        SELECT array_agg(id), array_agg(attempt), array_agg(forgiven)
+        FROM held_item
+        WHERE id <> ALL ($3::text::bigint[])
     )
     FROM fenced
     WHERE lease.token = fenced.token AND NOT $2
+), ended AS MATERIALIZED (
+    SELECT e.id, h.attempt + 1 AS attempt, h.forgiven, e.duration_ms,
+        coalesce(x.outcome, 'done') AS outcome, x.reason, x.result, x.due_at,
+        f.token, f.lane_id, f.claimed_at, f.settled_at,
+        f.settled_at + make_interval(secs => x.again_in) AS retry_at
+    FROM fenced AS f
+    CROSS JOIN LATERAL unnest($3::text::bigint[], $4::text::integer[]) AS e (id, duration_ms)
+    JOIN held_item AS h USING (id)
+    LEFT JOIN unnest(
+        $5::bigint[], $6::text[], $7::float8[], $8::text[], $9::jsonb[], $10::timestamptz[]
+    ) AS x (id, outcome, again_in, reason, result, due_at) USING (id)
 ), recorded AS (
     INSERT INTO penstock.attempt
         (item_id, token, claimed_at, settled_at, retry_at, lane_id, duration_ms, attempt, outcome,
          reason, result)
-    SELECT item_id, token, claimed_at, settled_at, retry_at, lane_id, duration_ms, attempt, outcome,
+    SELECT id, token, claimed_at, settled_at, retry_at, lane_id, duration_ms, attempt, outcome,
         reason, result
     FROM ended
     WHERE outcome <> 'returned'
 ), again AS (
     INSERT INTO penstock.ready (due_at, id, lane_id, attempt, forgiven)
-    SELECT coalesce(retry_at, due_at), item_id, lane_id, attempt, forgiven
+    SELECT coalesce(retry_at, due_at), id, lane_id, attempt - (outcome = 'returned')::integer,
+        forgiven + (outcome = 'snooze')::integer
     FROM ended
     WHERE outcome IN ('retry', 'snooze', 'returned')
 ), held AS (
     INSERT INTO penstock.held (id, held_at, lane_id, attempt, forgiven, reason)
-    SELECT item_id, settled_at, lane_id, attempt, forgiven, reason FROM ended WHERE outcome = 'hold'
+    SELECT id, settled_at, lane_id, attempt, forgiven, reason FROM ended WHERE outcome = 'hold'
 ), died AS (
     INSERT INTO penstock.dead (id, died_at, lane_id, attempt, forgiven, reason)
-    SELECT item_id, settled_at, lane_id, attempt, forgiven, reason FROM ended WHERE outcome = 'dead'
+    SELECT id, settled_at, lane_id, attempt, forgiven, reason FROM ended WHERE outcome = 'dead'
 )
-SELECT count(*) FROM fenced HAVING count(*) > 0;
+-- What an earlier settle of the same lease has written already, if its answer did not come through.
+SELECT CASE
+    WHEN (SELECT count(*) FROM ended) = cardinality($3::text::bigint[]) THEN '{}'
+    ELSE ARRAY(SELECT unnest($3::text::bigint[]) EXCEPT SELECT id FROM held_item)
+    END::bigint[]
+FROM fenced;

@@ -7,6 +7,7 @@ FROM unnest($2::bigint[], $3::integer[], $4::text[], $5::text[])
 WHERE NOT EXISTS (
     SELECT FROM penstock.attempt
     WHERE attempt.item_id = e.item_id AND attempt.token = $1 AND attempt.outcome <> 'lost'
+    OFFSET 0  -- Keeps this a look-up for each item: as a join it may walk the whole history.
 )
 ON CONFLICT DO NOTHING
 RETURNING item_id;

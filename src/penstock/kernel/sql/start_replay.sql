@@ -4,10 +4,11 @@ WITH matching AS (
     FROM penstock.dead JOIN penstock.item USING (id)
     WHERE dead.lane_id = $1
         AND ($2::text IS NULL OR dead.reason = $2)
-        AND (item.not_after IS NULL OR item.not_after > now())
+        AND (item.not_after IS NULL OR item.not_after > coalesce($4::timestamptz, now()))
 ), started AS (
     INSERT INTO penstock.replay (lane_id, reason, last_item_id, counted, created_at, created_by)
-    SELECT $1, $2, last_item_id, counted, now(), $3 FROM matching
+    SELECT $1, $2, last_item_id, counted, coalesce($4::timestamptz, now()), $3
+    FROM matching
     RETURNING *
 )
 SELECT started.*, lane.name AS lane FROM started JOIN penstock.lane USING (lane_id);

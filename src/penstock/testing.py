@@ -1,0 +1,161 @@
+"""For tests of applications: run what is due at the instant of a fake clock, without a worker.
+
+The kernel's own claim, execute and settle do the work on a real database; nobody waits.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from penstock.app import Penstock
+from penstock.base.clock import FakeClock
+from penstock.base.watchdog import Watchdog
+from penstock.kernel.claim import Claimed, Cursor, Lease, claim
+from penstock.kernel.execute import execute, execute_many
+from penstock.kernel.item import Dead, Ending, ItemId, Outcome, Returned
+from penstock.kernel.kind import AnyKind
+from penstock.kernel.lane import read_lane
+from penstock.kernel.replay import continue_replays
+from penstock.kernel.settle import Ended, settle
+from penstock.kernel.sweep import expire, promote_vacated, rescue
+from penstock.postgres.pool import Connection
+
+__all__ = ["Attempted", "FakeClock", "run_due", "run_to_end"]
+
+ATTEMPTS_MAX = 10_000  # More than a test means to make; a handler that never ends an item, does.
+WORKER = "penstock.testing"
+MICROSECOND = timedelta(microseconds=1)  # The finest step of PostgreSQL's clock.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempted:
+    """One attempt that a run has made, and the clock's instant when it was made."""
+
+    item_id: ItemId
+    lane: str
+    at: datetime
+    outcome: Outcome
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One look at every lane: what was tried, and when it is worth looking again."""
+
+    attempted: list[Attempted] = field(default_factory=list)
+    again_at: list[datetime] = field(default_factory=list)
+
+
+async def run_due(
+    app: Penstock, clock: FakeClock, *, attempts_max: int = ATTEMPTS_MAX
+) -> list[Attempted]:
+    """Run what is due at `clock.now()`, until nothing is; return the attempts in their order.
+
+    The app must be open. Deadlines and expired leases are dealt with as the sweeper would. What a
+    handler puts off stays put off: the clock does not move. Raises AssertionError after
+    `attempts_max` attempts.
+    """
+    ran: list[Attempted] = []
+    while attempted := (await _look(app, clock.now())).attempted:
+        ran += attempted
+        _refuse_endless(ran, attempts_max)
+    return ran
+
+
+async def run_to_end(
+    app: Penstock,
+    clock: FakeClock,
+    *,
+    until: datetime | None = None,
+    attempts_max: int = ATTEMPTS_MAX,
+) -> list[Attempted]:
+    """Run what is due, move the clock to when more is, and so on until nothing waits any more.
+
+    With `until`, the clock stops there. Held and dead items, and those of paused lanes, stay.
+    """
+    ran: list[Attempted] = []
+    while True:
+        seen = await _look(app, clock.now())
+        ran += seen.attempted
+        _refuse_endless(ran, attempts_max)
+        if seen.attempted:
+            continue
+        again_at = min(seen.again_at, default=None)
+        if again_at is None or (until is not None and again_at > until):
+            break
+        clock.advance(max(again_at - clock.now(), MICROSECOND))
+    if until is not None and until > clock.now():
+        clock.advance(until - clock.now())
+    return ran
+
+
+async def _look(app: Penstock, now: datetime) -> _Pass:
+    """Sweep, then take and run one batch of every lane that has a handler."""
+    seen = _Pass()
+    async with app.pool.acquire() as db:
+        await rescue(db, now=now)
+        await expire(db, now=now)
+        await promote_vacated(db)
+        await continue_replays(db, now=now)
+        for kind in app.kinds.values():
+            await _run_batch(db, kind, seen, now=now)
+    return seen
+
+
+async def _run_batch(db: Connection, kind: AnyKind, seen: _Pass, *, now: datetime) -> None:
+    lane = await read_lane(db, kind.lane)
+    found = await claim(
+        db,
+        lane.lane_id,
+        Cursor(),
+        limit=lane.batch_size,
+        worker=WORKER,
+        slots_ahead=timedelta(0),
+        now=now,
+    )
+    if isinstance(found, Lease):
+        ended = [Ended(*each, 0) for each in await _endings(found, kind, now=now)]
+        async with db.transaction():
+            await settle(db, lane, found, ended=ended, closes=True, now=now)
+        for claimed, ending in ((each.claimed, each.ending) for each in ended):
+            if isinstance(ending, Returned):
+                seen.again_at.append(now + _to_microsecond(claimed.start_in))
+            else:
+                seen.attempted.append(
+                    Attempted(item_id=claimed.id, lane=lane.name, at=now, outcome=ending)
+                )
+    elif found is not None:
+        seen.again_at.append(now + _to_microsecond(found))
+
+
+async def _endings(lease: Lease, kind: AnyKind, *, now: datetime) -> list[tuple[Claimed, Ending]]:
+    """Run the items whose instant has come; give back what a lane's buffer claimed too early."""
+    endings = {claimed.id: _refusal(claimed, now=now) for claimed in lease.items}
+    wanted = [claimed for claimed in lease.items if endings[claimed.id] is None]
+    with Watchdog(kind.timeout).guard() as guard:
+        if kind.handle_many is not None:
+            outcomes = await execute_many(wanted, kind, lease.token, guard=guard)
+        else:
+            outcomes = [await execute(each, kind, lease.token, guard=guard) for each in wanted]
+    made = {claimed.id: outcome for claimed, outcome in zip(wanted, outcomes, strict=True)}
+    return [(claimed, endings[claimed.id] or made[claimed.id]) for claimed in lease.items]
+
+
+def _refusal(claimed: Claimed, *, now: datetime) -> Ending | None:
+    if claimed.start_in > 0:
+        return Returned()
+    if claimed.not_after is not None and now > claimed.not_after:
+        return Dead("expired")
+    return None
+
+
+def _to_microsecond(seconds: float) -> timedelta:
+    """Return the wait that the database means; a float of seconds is exact to the nearest."""
+    return timedelta(microseconds=round(seconds * 1_000_000))
+
+
+def _refuse_endless(ran: list[Attempted], attempts_max: int) -> None:
+    if len(ran) > attempts_max:
+        last = ran[-1]
+        raise AssertionError(
+            f"{attempts_max} attempts did not finish the work; the last one, of item "
+            f"{last.item_id} in lane {last.lane!r}, ended with {last.outcome}"
+        )

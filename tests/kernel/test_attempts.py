@@ -1,0 +1,259 @@
+"""Every try is a row that is only inserted; what counts against an item, and what ends it."""
+
+import pytest
+
+from penstock import Dead, Done, Retry, Snooze
+from penstock.base.log import get_logger
+from penstock.base.meter import Meter
+from penstock.kernel.inspect import balance, list_dead, read_attempts
+from penstock.kernel.lane import Lane, set_lane
+from penstock.kernel.operate import reschedule, retry
+from penstock.kernel.sweep import SWEEP_INTERVAL, expire, rescue, sweep
+from penstock.postgres.pool import Connection, Pool
+from tests.kernel.scene import (
+    DAY,
+    HOUR,
+    MINUTE,
+    NOON,
+    SECOND,
+    attempt_once,
+    end,
+    ids,
+    outcomes_of,
+    put,
+    reason_of,
+    state_of,
+    take,
+    try_claim,
+)
+
+
+@pytest.mark.covers("A88", "B39", "B41", "B63", "C10", "C32", "A41")
+async def test_five_attempts_are_five_tries(db: Connection, lane: Lane) -> None:
+    """The item is dead when the fifth fails, where somebody sees it, and is never tried again."""
+    item_id = await put(db, lane)
+
+    for hours in range(5):
+        assert await state_of(db, item_id) != "dead"
+        await attempt_once(db, lane, Retry("503"), now=NOON + hours * HOUR)
+
+    assert await state_of(db, item_id) == "dead"
+    assert await reason_of(db, item_id) == "503"
+    assert await outcomes_of(db, item_id) == ["retry"] * 4 + ["dead"]
+    assert [dead.id for dead in await list_dead(db, lane=lane.name)] == [item_id]
+    assert await try_claim(db, lane, now=NOON + 100 * DAY) is None
+
+
+async def test_attempts_are_numbered_and_keep_what_they_said(db: Connection, lane: Lane) -> None:
+    item_id = await put(db, lane)
+    await attempt_once(db, lane, Retry("first"), now=NOON)
+    await attempt_once(db, lane, Retry("second"), now=NOON + HOUR)
+    await attempt_once(db, lane, Done(), now=NOON + 2 * HOUR)
+
+    attempts = await read_attempts(db, item_id)
+
+    assert [(each.attempt, each.reason) for each in attempts] == [
+        (1, "first"),
+        (2, "second"),
+        (3, None),
+    ]
+    assert [each.token for each in attempts] == sorted(each.token for each in attempts)
+
+
+async def test_a_snooze_costs_no_attempt(db: Connection, lane: Lane) -> None:
+    """An open breaker or a full semaphore is not the item's fault."""
+    lane = await set_lane(db, lane.name, who="test", max_attempts=2)
+    item_id = await put(db, lane)
+    for hours in range(10):
+        await attempt_once(db, lane, Snooze(MINUTE), now=NOON + hours * HOUR)
+
+    await attempt_once(db, lane, Retry("503"), now=NOON + DAY)
+    assert await state_of(db, item_id) == "scheduled"
+    await attempt_once(db, lane, Retry("503"), now=NOON + 2 * DAY)
+
+    assert await state_of(db, item_id) == "dead"
+
+
+async def test_the_backoff_does_not_count_snoozes(db: Connection, lane: Lane) -> None:
+    item_id = await put(db, lane)
+    for hours in range(5):
+        await attempt_once(db, lane, Snooze(MINUTE), now=NOON + hours * HOUR)
+
+    await attempt_once(db, lane, Retry("503"), now=NOON + DAY)
+
+    last = (await read_attempts(db, item_id))[-1]
+    assert last.retry_at == NOON + DAY + SECOND
+
+
+@pytest.mark.covers("A40", "C34", "E44", "E45", "E46", "E66", "A37", "E28")
+async def test_what_a_dead_worker_held_comes_back(db: Connection, lane: Lane) -> None:
+    """The same item under the same id, with a lost attempt between, once its lease is over."""
+    item_id = await put(db, lane, key="k")
+    await take(db, lane)
+    assert await rescue(db, now=NOON + lane.lease - SECOND) == 0
+
+    assert await rescue(db, now=NOON + lane.lease) == 1
+
+    (claimed,) = (await take(db, lane, now=NOON + lane.lease)).items
+    assert (claimed.id, claimed.key, claimed.attempt) == (item_id, "k", 1)
+    assert await outcomes_of(db, item_id) == ["lost"]
+
+
+async def test_rescuing_twice_is_harmless(db: Connection, lane: Lane) -> None:
+    await put(db, lane)
+    await take(db, lane)
+
+    assert [await rescue(db, now=NOON + HOUR) for _ in range(2)] == [1, 0]
+
+    assert (await balance(db)).ready == 1
+
+
+@pytest.mark.covers("A89")
+async def test_a_poison_item_ends_dead(db: Connection, lane: Lane) -> None:
+    """It kills every worker that touches it; a lost attempt counts, so it cannot go on for ever."""
+    item_id = await put(db, lane)
+
+    for hours in range(5):
+        await take(db, lane, now=NOON + hours * HOUR)
+        await rescue(db, now=NOON + hours * HOUR + MINUTE)
+
+    assert await state_of(db, item_id) == "dead"
+    assert await reason_of(db, item_id) == "lost"
+    assert await outcomes_of(db, item_id) == ["lost"] * 5
+    assert (await balance(db)).is_even
+
+
+@pytest.mark.covers("E47", "E78")
+async def test_one_sweep_heals_what_has_expired(pool: Pool, db: Connection, lane: Lane) -> None:
+    """Worst case: the lease plus one period of the sweep, 35 s with the defaults."""
+    lost = await put(db, lane)
+    await take(db, lane)
+    late = await put(db, lane, not_after=NOON + SECOND)
+
+    swept = await sweep(pool, meter=Meter(), log=get_logger(), now=NOON + lane.lease)
+
+    assert lane.lease + SWEEP_INTERVAL <= 35 * SECOND
+    assert (swept.rescued, swept.expired) == (1, 1)
+    assert ids(await try_claim(db, lane, now=NOON + lane.lease)) == [lost]
+    assert await state_of(db, late) == "dead"
+    assert (await sweep(pool, meter=Meter(), log=get_logger(), now=NOON + lane.lease)).is_idle
+
+
+@pytest.mark.covers("A88", "C32")
+async def test_a_lower_maximum_holds_for_items_under_way(db: Connection, lane: Lane) -> None:
+    item_id = await put(db, lane)
+    await attempt_once(db, lane, Retry("503"))
+    lane = await set_lane(db, lane.name, who="test", max_attempts=1)
+
+    await attempt_once(db, lane, Retry("503"), now=NOON + HOUR)
+
+    assert await state_of(db, item_id) == "dead"
+
+
+async def test_a_replayed_item_has_a_new_set_of_attempts(db: Connection, lane: Lane) -> None:
+    """Its history goes on: attempts are numbered further and none is overwritten."""
+    lane = await set_lane(db, lane.name, who="test", max_attempts=2)
+    item_id = await put(db, lane)
+    await attempt_once(db, lane, Dead("no"))
+    await retry(db, item_id, who="ops", now=NOON + HOUR)
+
+    await attempt_once(db, lane, Retry("503"), now=NOON + HOUR)
+    assert await state_of(db, item_id) == "scheduled"
+    await attempt_once(db, lane, Retry("503"), now=NOON + DAY)
+
+    assert await outcomes_of(db, item_id) == ["dead", "retry", "dead"]
+
+
+# -------------------------------------------------------------------------------------- deadlines
+
+
+@pytest.mark.covers("A97")
+async def test_an_unclaimed_item_expires(db: Connection, lane: Lane) -> None:
+    item_id = await put(db, lane, due_at=NOON, not_after=NOON + HOUR)
+    assert await expire(db, now=NOON + HOUR - SECOND) == 0
+
+    assert await expire(db, now=NOON + HOUR) == 1
+
+    assert (await state_of(db, item_id), await reason_of(db, item_id)) == ("dead", "expired")
+    assert ids(await try_claim(db, lane, now=NOON + DAY)) == []
+    assert (await balance(db)).is_even
+
+
+@pytest.mark.covers("A97")
+async def test_a_retry_that_would_come_too_late_is_a_death(db: Connection, lane: Lane) -> None:
+    item_id = await put(db, lane, not_after=NOON + MINUTE)
+
+    await attempt_once(db, lane, Retry("503", after=HOUR))
+
+    assert (await state_of(db, item_id), await reason_of(db, item_id)) == ("dead", "expired")
+
+
+async def test_a_snooze_that_would_come_too_late_is_a_death(db: Connection, lane: Lane) -> None:
+    item_id = await put(db, lane, not_after=NOON + MINUTE)
+
+    await attempt_once(db, lane, Snooze(HOUR))
+
+    assert await reason_of(db, item_id) == "expired"
+
+
+async def test_a_retry_in_time_is_a_retry(db: Connection, lane: Lane) -> None:
+    item_id = await put(db, lane, not_after=NOON + MINUTE)
+
+    await attempt_once(db, lane, Retry("503"))
+
+    assert await state_of(db, item_id) == "scheduled"
+
+
+async def test_what_a_worker_holds_at_its_deadline_may_still_be_done(
+    db: Connection, lane: Lane
+) -> None:
+    """The call is on its way; whether it was in time, the other side knows."""
+    item_id = await put(db, lane, not_after=NOON + SECOND)
+    lease = await take(db, lane)
+
+    assert await expire(db, now=NOON + MINUTE) == 0
+    await end(db, lane, lease, Done(), now=NOON + MINUTE)
+
+    assert await state_of(db, item_id) == "done"
+
+
+async def test_a_retried_item_still_expires_while_it_waits(db: Connection, lane: Lane) -> None:
+    item_id = await put(db, lane, not_after=NOON + HOUR)
+    await attempt_once(db, lane, Retry("503", after=MINUTE))
+
+    assert await expire(db, now=NOON + HOUR) == 1
+
+    assert await state_of(db, item_id) == "dead"
+
+
+async def test_a_lost_item_past_its_deadline_does_not_wait_for_ever(
+    db: Connection, lane: Lane
+) -> None:
+    """Its deadline passed while a worker held it; when that worker dies, it still has one."""
+    lane = await set_lane(db, lane.name, who="test")
+    item_id = await put(db, lane, not_after=NOON + SECOND)
+    await take(db, lane)
+    await expire(db, now=NOON + 2 * SECOND)
+    await rescue(db, now=NOON + HOUR)
+
+    await expire(db, now=NOON + HOUR)
+
+    assert (await state_of(db, item_id), await reason_of(db, item_id)) == ("dead", "expired")
+
+
+async def test_an_item_that_was_moved_expires_too(db: Connection, lane: Lane) -> None:
+    item_id = await put(db, lane, due_at=NOON, not_after=NOON + HOUR)
+    await reschedule(db, item_id, NOON + MINUTE, who="ops")
+
+    assert await expire(db, now=NOON + HOUR) == 1
+
+    assert await state_of(db, item_id) == "dead"
+
+
+async def test_a_finished_item_does_not_expire(db: Connection, lane: Lane) -> None:
+    item_id = await put(db, lane, not_after=NOON + HOUR)
+    await attempt_once(db, lane, Done())
+
+    assert await expire(db, now=NOON + DAY) == 0
+
+    assert await state_of(db, item_id) == "done"

@@ -1,0 +1,128 @@
+"""API keys: shown once, kept as a hash, refused once revoked."""
+
+import pytest
+
+from penstock.base.errors import InvalidInput, Unauthenticated, UnknownKey
+from penstock.kernel.inspect import list_audit
+from penstock.kernel.keys import authenticate, create_key, list_keys, revoke_key
+from penstock.postgres.pool import Connection
+
+
+async def test_a_token_opens_what_its_key_allows(db: Connection) -> None:
+    key, token = await create_key(db, "ci", ["produce", "read"], who="test")
+
+    found = await authenticate(db, token)
+
+    assert found == key
+    assert (found.name, found.scopes) == ("ci", ["produce", "read"])
+
+
+async def test_nothing_at_rest_tells_the_token(db: Connection) -> None:
+    """Whoever reads the database must not be able to use it as a client."""
+    key, token = await create_key(db, "ci", ["read"], who="test")
+    secret = token.removeprefix(f"psk_{key.key_id}_")
+
+    dumps = await db.fetch(
+        "SELECT api_key::text AS line FROM penstock.api_key "
+        "UNION ALL SELECT audit::text FROM penstock.audit"
+    )
+
+    assert len(secret) >= 40
+    assert dumps
+    assert not any(secret in row["line"] for row in dumps)
+
+
+async def test_a_revoked_key_is_refused_for_good(db: Connection) -> None:
+    key, token = await create_key(db, "ci", ["admin"], who="test")
+
+    await revoke_key(db, key.key_id, who="ops")
+    await revoke_key(db, key.key_id, who="ops")
+
+    with pytest.raises(Unauthenticated):
+        await authenticate(db, token)
+    (listed,) = await list_keys(db)
+    assert listed.revoked_at is not None
+
+
+@pytest.mark.parametrize(
+    "token", ["", "psk", "psk_", "psk__", "psk_a_b", "psk_\x00_b", "\ud800", "x" * 100_000]
+)
+async def test_a_token_that_is_none_is_refused(shared: Connection, token: str) -> None:
+    with pytest.raises(Unauthenticated):
+        await authenticate(shared, token)
+
+
+async def test_the_right_id_with_the_wrong_secret_is_refused(db: Connection) -> None:
+    key, token = await create_key(db, "ci", ["read"], who="test")
+
+    for wrong in (f"psk_{key.key_id}_{'x' * 43}", token[:-1], token + "x"):
+        with pytest.raises(Unauthenticated):
+            await authenticate(db, wrong)
+
+
+async def test_a_given_token_works_like_a_made_one(db: Connection) -> None:
+    """For automation; giving it again, as every start does, changes its name and scopes."""
+    await create_key(db, "first", ["read"], who="test", token="correct horse battery")
+
+    _, token = await create_key(db, "admin", ["admin"], who="test", token="correct horse battery")
+
+    assert token == "correct horse battery"
+    assert (await authenticate(db, token)).scopes == ["admin"]
+    assert len(await list_keys(db)) == 1
+
+
+async def test_two_given_tokens_are_two_keys(db: Connection) -> None:
+    await create_key(db, "one", ["read"], who="test", token="correct horse battery")
+    await create_key(db, "two", ["read"], who="test", token="staple correct horse")
+
+    assert [key.name for key in await list_keys(db)] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("name", "scopes", "token", "field"),
+    [
+        ("", ["read"], None, "name"),
+        ("x" * 101, ["read"], None, "name"),
+        ("a\x00b", ["read"], None, "name"),
+        ("ci", [], None, "scopes"),
+        ("ci", ["root"], None, "scopes"),
+        ("ci", ["read"], "short", "token"),
+    ],
+)
+async def test_a_wrong_key_is_refused_by_the_field(
+    shared: Connection, *, name: str, scopes: list[str], token: str | None, field: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        await create_key(shared, name, scopes, who="test", token=token)
+
+    assert refused.value.field == field
+    assert await list_keys(shared) == []
+
+
+async def test_making_and_revoking_a_key_are_audited(db: Connection) -> None:
+    key, _ = await create_key(db, "ci", ["read"], who="ann")
+    await revoke_key(db, key.key_id, who="bob")
+
+    entries = await list_audit(db, subject=key.key_id)
+
+    assert [(entry.who, entry.action) for entry in entries] == [
+        ("bob", "key.revoked"),
+        ("ann", "key.created"),
+    ]
+
+
+async def test_revoking_what_does_not_exist_is_an_error(db: Connection) -> None:
+    with pytest.raises(UnknownKey):
+        await revoke_key(db, "nothing", who="ops")
+
+
+async def test_giving_a_revoked_token_again_does_not_revive_it(db: Connection) -> None:
+    """A leaked PENSTOCK_ADMIN_KEY that was revoked must not come back with the next start."""
+    token = "given-by-the-environment"
+    key, _ = await create_key(db, "admin", ["admin"], who="up", token=token)
+    await revoke_key(db, key.key_id, who="ops")
+
+    await create_key(db, "admin", ["admin"], who="up", token=token)
+
+    with pytest.raises(Unauthenticated):
+        await authenticate(db, token)

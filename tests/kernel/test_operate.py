@@ -1,0 +1,302 @@
+"""What people may do to an item, in which state, and what the audit says afterwards."""
+
+import itertools
+import json
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from penstock import Dead, Done, Hold, Retry
+from penstock.base.errors import InvalidInput, StateConflict, UnknownItem
+from penstock.kernel.inspect import balance, list_audit, list_items
+from penstock.kernel.item import ItemId
+from penstock.kernel.lane import Lane, create_lane
+from penstock.kernel.operate import cancel, reschedule, retry
+from penstock.kernel.sweep import rescue
+from penstock.postgres.pool import Connection
+from tests.kernel.scene import (
+    DAY,
+    HOUR,
+    MINUTE,
+    NOON,
+    attempt_once,
+    due_of,
+    end,
+    ids,
+    outcomes_of,
+    put,
+    state_of,
+    take,
+    try_claim,
+)
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def db(shared: Connection) -> Connection:
+    """One database for all of them: each keeps to a lane of its own."""
+    return shared
+
+
+@pytest.fixture
+async def lane(db: Connection) -> Lane:
+    name = f"rail-{next(_numbers)}"
+    return await create_lane(db, name, who="test", ordering="per_key", backoff_jitter=0)
+
+
+async def scheduled(db: Connection, lane: Lane) -> ItemId:
+    return await put(db, lane)
+
+
+async def retrying(db: Connection, lane: Lane) -> ItemId:
+    item_id = await put(db, lane)
+    await attempt_once(db, lane, Retry("503", after=MINUTE))
+    return item_id
+
+
+async def lost(db: Connection, lane: Lane) -> ItemId:
+    item_id = await put(db, lane)
+    await take(db, lane)
+    await rescue(db, now=NOON + MINUTE)
+    return item_id
+
+
+async def moved(db: Connection, lane: Lane) -> ItemId:
+    item_id = await put(db, lane)
+    await reschedule(db, item_id, NOON + HOUR, who="test")
+    return item_id
+
+
+async def parked(db: Connection, lane: Lane) -> ItemId:
+    await put(db, lane, order_key="k")
+    return await put(db, lane, order_key="k")
+
+
+async def leased(db: Connection, lane: Lane) -> ItemId:
+    item_id = await put(db, lane)
+    await take(db, lane)
+    return item_id
+
+
+async def held(db: Connection, lane: Lane) -> ItemId:
+    item_id = await put(db, lane)
+    await attempt_once(db, lane, Hold("?"))
+    return item_id
+
+
+async def released(db: Connection, lane: Lane) -> ItemId:
+    item_id = await held(db, lane)
+    await retry(db, item_id, who="test", now=NOON + MINUTE)
+    return item_id
+
+
+async def dead(db: Connection, lane: Lane) -> ItemId:
+    item_id = await put(db, lane)
+    await attempt_once(db, lane, Dead("no"))
+    return item_id
+
+
+async def replayed(db: Connection, lane: Lane) -> ItemId:
+    item_id = await dead(db, lane)
+    await retry(db, item_id, who="test", now=NOON + MINUTE)
+    return item_id
+
+
+async def done(db: Connection, lane: Lane) -> ItemId:
+    item_id = await put(db, lane)
+    await attempt_once(db, lane, Done())
+    return item_id
+
+
+async def cancelled(db: Connection, lane: Lane) -> ItemId:
+    item_id = await put(db, lane)
+    await cancel(db, item_id, who="test", now=NOON)
+    return item_id
+
+
+Arrange = Callable[[Connection, Lane], Awaitable[ItemId]]
+WAITING = [scheduled, retrying, lost, moved, parked, released, replayed]
+
+
+@pytest.mark.covers("A96", "E77")
+@pytest.mark.parametrize("arrange", [*WAITING, held, dead])
+async def test_an_item_that_no_worker_holds_can_be_cancelled(
+    db: Connection, lane: Lane, arrange: Arrange
+) -> None:
+    """Wherever its due instant has been moved to since it was accepted."""
+    item_id = await arrange(db, lane)
+    counted = await balance(db, lane.name)
+
+    await cancel(db, item_id, who="ops", now=NOON)
+
+    assert await state_of(db, item_id) == "cancelled"
+    assert item_id not in ids(await try_claim(db, lane, now=NOON + DAY))
+    after = await balance(db, lane.name)
+    assert after.is_even
+    assert (after.accepted, after.cancelled) == (counted.accepted, 1)
+
+
+@pytest.mark.covers("A96")
+@pytest.mark.parametrize("arrange", [leased, done])
+async def test_an_item_that_left_cannot_be_cancelled(
+    db: Connection, lane: Lane, arrange: Arrange
+) -> None:
+    """The call may be on its way; to say that it was stopped would be a lie."""
+    item_id = await arrange(db, lane)
+    state = await state_of(db, item_id)
+
+    with pytest.raises(StateConflict, match=state):
+        await cancel(db, item_id, who="ops")
+
+    assert await state_of(db, item_id) == state
+    assert await audited(db, item_id) == []
+
+
+async def test_cancelling_again_is_harmless(db: Connection, lane: Lane) -> None:
+    item_id = await put(db, lane)
+    await cancel(db, item_id, who="ops", now=NOON)
+
+    await cancel(db, item_id, who="ops", now=NOON)
+
+    assert await audited(db, item_id) == ["item.cancelled"]
+    assert (await balance(db, lane.name)).is_even
+
+
+@pytest.mark.covers("A96")
+@pytest.mark.parametrize("arrange", WAITING)
+async def test_an_item_that_waits_can_be_moved(
+    db: Connection, lane: Lane, arrange: Arrange
+) -> None:
+    item_id = await arrange(db, lane)
+    state = await state_of(db, item_id)
+
+    await reschedule(db, item_id, NOON + DAY, who="ops")
+
+    assert await due_of(db, item_id) == NOON + DAY
+    assert await state_of(db, item_id) == state
+    assert item_id not in ids(await try_claim(db, lane, now=NOON + 2 * HOUR))
+    assert (await balance(db, lane.name)).is_even
+
+
+@pytest.mark.parametrize("arrange", [scheduled, retrying, lost, moved, released, replayed])
+async def test_an_item_can_be_moved_forward_and_back(
+    db: Connection, lane: Lane, arrange: Arrange
+) -> None:
+    item_id = await arrange(db, lane)
+    await reschedule(db, item_id, NOON + DAY, who="ops")
+
+    await reschedule(db, item_id, NOON, who="ops")
+
+    assert ids(await try_claim(db, lane)) == [item_id]
+
+
+@pytest.mark.parametrize("arrange", [leased, held, dead, done, cancelled])
+async def test_an_item_that_does_not_wait_cannot_be_moved(
+    db: Connection, lane: Lane, arrange: Arrange
+) -> None:
+    item_id = await arrange(db, lane)
+
+    with pytest.raises(StateConflict):
+        await reschedule(db, item_id, NOON + DAY, who="ops")
+
+
+async def test_an_item_cannot_be_moved_past_its_deadline(db: Connection, lane: Lane) -> None:
+    item_id = await put(db, lane, due_at=NOON, not_after=NOON + HOUR)
+
+    with pytest.raises(InvalidInput, match="due_at"):
+        await reschedule(db, item_id, NOON + DAY, who="ops")
+    with pytest.raises(InvalidInput, match="due_at"):
+        await reschedule(db, item_id, NOON.replace(tzinfo=None), who="ops")
+
+    assert await due_of(db, item_id) == NOON
+    assert await audited(db, item_id) == []
+
+
+@pytest.mark.covers("E77")
+@pytest.mark.parametrize("arrange", [held, dead])
+async def test_a_held_or_dead_item_can_be_retried(
+    db: Connection, lane: Lane, arrange: Arrange
+) -> None:
+    item_id = await arrange(db, lane)
+
+    await retry(db, item_id, who="ops", now=NOON + HOUR)
+
+    assert ids(await try_claim(db, lane, now=NOON + HOUR)) == [item_id]
+    assert len(await outcomes_of(db, item_id)) == 1
+    assert (await balance(db, lane.name)).is_even
+
+
+@pytest.mark.parametrize("arrange", [scheduled, parked, leased, done, cancelled, replayed])
+async def test_any_other_item_cannot_be_retried(
+    db: Connection, lane: Lane, arrange: Arrange
+) -> None:
+    item_id = await arrange(db, lane)
+    audit = await audited(db, item_id)
+
+    with pytest.raises(StateConflict):
+        await retry(db, item_id, who="ops", now=NOON)
+
+    assert await audited(db, item_id) == audit
+
+
+async def test_a_dead_item_past_its_deadline_cannot_be_retried(db: Connection, lane: Lane) -> None:
+    """It would only expire again."""
+    item_id = await put(db, lane, not_after=NOON + MINUTE)
+    await attempt_once(db, lane, Dead("no"))
+
+    with pytest.raises(StateConflict):
+        await retry(db, item_id, who="ops", now=NOON + HOUR)
+
+    assert await state_of(db, item_id) == "dead"
+
+
+async def test_an_item_that_was_never_there_is_unknown(db: Connection) -> None:
+    nobody = ItemId(7)
+
+    for operation in (
+        cancel(db, nobody, who="ops"),
+        reschedule(db, nobody, NOON, who="ops"),
+        retry(db, nobody, who="ops"),
+    ):
+        with pytest.raises(UnknownItem):
+            await operation
+
+
+async def test_every_operation_says_who_and_what_was_before(db: Connection, lane: Lane) -> None:
+    item_id = await dead(db, lane)
+    await retry(db, item_id, who="ann", now=NOON)
+    await reschedule(db, item_id, NOON + HOUR, who="bob")
+    await cancel(db, item_id, who="cy", now=NOON)
+
+    entries = await list_audit(db, subject=str(item_id))
+
+    assert [(entry.who, entry.action) for entry in entries] == [
+        ("cy", "item.cancelled"),
+        ("bob", "item.rescheduled"),
+        ("ann", "item.retried"),
+    ]
+    assert json.loads(entries[1].before or "") == {"due_at": NOON.isoformat()}
+    assert json.loads(entries[1].after or "") == {"due_at": (NOON + HOUR).isoformat()}
+    assert json.loads(entries[0].before or "") == {"state": "ready"}
+
+
+async def test_items_are_listed_from_the_newest_with_their_states(
+    db: Connection, lane: Lane
+) -> None:
+    everything = [await put(db, lane, n) for n in range(5)]
+    lease = await take(db, lane, limit=2)
+    await end(db, lane, lease, Done())
+
+    page = await list_items(db, lane.name, limit=2)
+    rest = await list_items(db, lane.name, after=page[-1].id)
+
+    assert [item.id for item in [*page, *rest]] == everything[::-1]
+    assert [item.state for item in rest] == ["scheduled", "done", "done"]
+    assert all(item.payload is None for item in page)
+
+
+async def audited(db: Connection, item_id: ItemId) -> list[str]:
+    """Return what was audited of an item, apart from what arranged it."""
+    entries = await list_audit(db, subject=str(item_id))
+    return [entry.action for entry in entries if entry.who != "test"]

@@ -1,0 +1,401 @@
+"""In an ordered lane only the head of a key can be claimed; followers overtake on request only."""
+
+import pytest
+
+from penstock import Dead, Done, Hold, Retry
+from penstock.base.errors import LaneNotEmpty
+from penstock.kernel.enqueue import enqueue_many
+from penstock.kernel.inspect import balance
+from penstock.kernel.item import ItemId, NewItem, Returned
+from penstock.kernel.lane import Lane, create_lane, set_lane
+from penstock.kernel.operate import cancel, reschedule, retry
+from penstock.kernel.sweep import expire, promote_vacated, rescue
+from penstock.postgres.pool import Connection, Pool
+from tests.kernel.scene import (
+    DAY,
+    HOUR,
+    MINUTE,
+    NOON,
+    SECOND,
+    attempt_once,
+    end,
+    ids,
+    put,
+    state_of,
+    take,
+    try_claim,
+)
+
+
+@pytest.fixture
+async def lane(db: Connection) -> Lane:
+    """An ordered lane; a dead head blocks its key."""
+    return await create_lane(db, "rail", who="test", ordering="per_key", backoff_jitter=0)
+
+
+async def line(db: Connection, lane: Lane, count: int = 3, *, key: str = "k") -> list[ItemId]:
+    return [await put(db, lane, n, order_key=key) for n in range(count)]
+
+
+async def claim_ids(db: Connection, lane: Lane) -> list[ItemId]:
+    """Return what can be claimed a day later, when no backoff holds anything back; keep nothing."""
+    transaction = db.transaction()
+    await transaction.start()
+    found = ids(await try_claim(db, lane, now=NOON + DAY))
+    await transaction.rollback()
+    return found
+
+
+@pytest.mark.covers("E70")
+async def test_only_the_head_of_a_key_can_be_claimed(db: Connection, lane: Lane) -> None:
+    first, second, third = await line(db, lane)
+
+    assert ids(await try_claim(db, lane)) == [first]
+
+    assert ids(await try_claim(db, lane)) == []
+    assert [await state_of(db, each) for each in (second, third)] == ["parked", "parked"]
+
+
+@pytest.mark.covers("E70")
+async def test_followers_move_up_one_by_one_as_heads_are_done(db: Connection, lane: Lane) -> None:
+    everything = await line(db, lane)
+
+    order = [item_id for _ in range(3) for item_id in await attempt_once(db, lane, Done())]
+
+    assert order == everything
+    assert await db.fetchval("SELECT count(*) FROM penstock.active_key") == 0
+    assert (await balance(db)).is_even
+
+
+async def test_a_number_does_not_overtake_one_that_backs_off(db: Connection, lane: Lane) -> None:
+    first, second = await line(db, lane, 2)
+    await attempt_once(db, lane, Retry("503", after=HOUR))
+
+    assert await try_claim(db, lane, now=NOON + MINUTE) == pytest.approx(3540)
+
+    assert await attempt_once(db, lane, Done(), now=NOON + HOUR) == [first]
+    assert ids(await try_claim(db, lane, now=NOON + HOUR)) == [second]
+
+
+async def test_keys_do_not_wait_for_each_other(db: Connection, lane: Lane) -> None:
+    first_of_a, _ = await line(db, lane, 2, key="a")
+    first_of_b, _ = await line(db, lane, 2, key="b")
+    unordered = await put(db, lane)
+
+    assert ids(await try_claim(db, lane)) == [first_of_a, first_of_b, unordered]
+
+
+async def test_an_early_due_instant_does_not_jump_the_line(db: Connection, lane: Lane) -> None:
+    first = await put(db, lane, order_key="k", due_at=NOON)
+    await put(db, lane, order_key="k", due_at=NOON - HOUR)
+
+    assert ids(await try_claim(db, lane)) == [first]
+
+
+async def test_a_follower_waits_for_its_own_due_instant(db: Connection, lane: Lane) -> None:
+    await put(db, lane, order_key="k")
+    second = await put(db, lane, order_key="k", due_at=NOON + HOUR)
+    await attempt_once(db, lane, Done())
+
+    assert await try_claim(db, lane) == pytest.approx(3600)
+
+    assert ids(await try_claim(db, lane, now=NOON + HOUR)) == [second]
+
+
+async def test_many_at_once_stand_in_the_order_they_were_given(db: Connection, lane: Lane) -> None:
+    items = [NewItem(payload=n, order_key=str(n % 3)) for n in range(30)]
+    accepted = await enqueue_many(db, lane.name, items, at=NOON)
+
+    seen: dict[str | None, list[ItemId]] = {}
+    for _ in range(10):
+        lease = await take(db, lane)
+        assert len(lease.items) == 3
+        for claimed in lease.items:
+            seen.setdefault(claimed.order_key, []).append(claimed.id)
+        await end(db, lane, lease, Done())
+
+    assert sorted(each for line_of_key in seen.values() for each in line_of_key) == [
+        each.id for each in accepted
+    ]
+    assert all(line_of_key == sorted(line_of_key) for line_of_key in seen.values())
+
+
+async def test_a_returned_or_lost_head_is_the_head_still(db: Connection, lane: Lane) -> None:
+    first, _ = await line(db, lane, 2)
+    await attempt_once(db, lane, Returned())
+    assert await claim_ids(db, lane) == [first]
+
+    await take(db, lane)
+    await rescue(db, now=NOON + HOUR)
+
+    assert await claim_ids(db, lane) == [first]
+
+
+async def test_a_held_head_blocks_its_key_until_somebody_decides(
+    db: Connection, lane: Lane
+) -> None:
+    first, second = await line(db, lane, 2)
+    await attempt_once(db, lane, Hold("unknown"))
+    assert await claim_ids(db, lane) == []
+
+    await retry(db, first, who="ops", now=NOON)
+    assert await claim_ids(db, lane) == [first]
+    await attempt_once(db, lane, Hold("unknown"))
+    await cancel(db, first, who="ops", now=NOON)
+
+    assert await claim_ids(db, lane) == [second]
+
+
+# ------------------------------------------------------------------------------ a head that died
+
+
+async def bury_head(db: Connection, lane: Lane, policy: str) -> tuple[Lane, list[ItemId]]:
+    lane = await set_lane(db, lane.name, who="test", on_dead_head=policy)
+    everything = await line(db, lane)
+    await attempt_once(db, lane, Dead("no"))
+    return lane, everything
+
+
+@pytest.mark.covers("E70")
+async def test_block_a_dead_head_stops_its_key_until_it_is_replayed(
+    db: Connection, lane: Lane
+) -> None:
+    lane, (first, second, _) = await bury_head(db, lane, "block")
+    assert await claim_ids(db, lane) == []
+
+    await retry(db, first, who="ops", now=NOON)
+
+    assert await attempt_once(db, lane, Done()) == [first]
+    assert await claim_ids(db, lane) == [second]
+    assert (await balance(db)).is_even
+
+
+async def test_block_discarding_a_dead_head_lets_its_followers_go(
+    db: Connection, lane: Lane
+) -> None:
+    lane, (first, second, _) = await bury_head(db, lane, "block")
+
+    await cancel(db, first, who="ops", now=NOON)
+
+    assert await state_of(db, first) == "cancelled"
+    assert await claim_ids(db, lane) == [second]
+
+
+async def test_block_new_items_park_behind_a_dead_head(db: Connection, lane: Lane) -> None:
+    lane, (first, _, _) = await bury_head(db, lane, "block")
+
+    latest = await put(db, lane, order_key="k")
+
+    assert await state_of(db, latest) == "parked"
+    await retry(db, first, who="ops", now=NOON)
+    assert await claim_ids(db, lane) == [first]
+
+
+async def test_block_a_head_that_is_lost_too_often_blocks_too(db: Connection, lane: Lane) -> None:
+    lane = await set_lane(db, lane.name, who="test", max_attempts=1)
+    first, _ = await line(db, lane, 2)
+    await take(db, lane)
+
+    await rescue(db, now=NOON + HOUR)
+
+    assert await state_of(db, first) == "dead"
+    assert await claim_ids(db, lane) == []
+
+
+async def test_block_a_head_that_expires_blocks_too(db: Connection, lane: Lane) -> None:
+    first = await put(db, lane, order_key="k", not_after=NOON + SECOND)
+    second = await put(db, lane, order_key="k")
+
+    await expire(db, now=NOON + MINUTE)
+
+    assert await claim_ids(db, lane) == []
+    await cancel(db, first, who="ops", now=NOON)
+    assert await claim_ids(db, lane) == [second]
+
+
+async def test_a_follower_that_expires_frees_nothing(db: Connection, lane: Lane) -> None:
+    first = await put(db, lane, order_key="k")
+    second = await put(db, lane, order_key="k", not_after=NOON + SECOND)
+    third = await put(db, lane, order_key="k")
+
+    await expire(db, now=NOON + MINUTE)
+
+    assert await state_of(db, second) == "dead"
+    assert await claim_ids(db, lane) == [first]
+    await attempt_once(db, lane, Done())
+    assert await claim_ids(db, lane) == [third]
+
+
+@pytest.mark.covers("E70")
+async def test_park_a_dead_head_steps_aside_and_takes_its_place_again(
+    db: Connection, lane: Lane
+) -> None:
+    lane, (first, second, third) = await bury_head(db, lane, "park")
+    assert await claim_ids(db, lane) == [second]
+
+    await retry(db, first, who="ops", now=NOON)
+
+    order = [item_id for _ in range(3) for item_id in await attempt_once(db, lane, Done())]
+    assert order == [second, first, third]
+    assert (await balance(db)).is_even
+
+
+@pytest.mark.covers("E70")
+async def test_skip_a_replayed_head_goes_to_the_end_of_the_line(db: Connection, lane: Lane) -> None:
+    """Its followers have overtaken it already; it holds up nobody, and nobody runs beside it."""
+    lane, (first, second, third) = await bury_head(db, lane, "skip")
+    assert await claim_ids(db, lane) == [second]
+
+    await retry(db, first, who="ops", now=NOON)
+
+    order = [item_id for _ in range(3) for item_id in await attempt_once(db, lane, Done())]
+    assert order == [second, third, first]
+    assert (await balance(db)).is_even
+
+
+@pytest.mark.parametrize("policy", ["park", "skip"])
+async def test_a_dead_head_whose_line_is_empty_comes_back_as_its_head(
+    db: Connection, lane: Lane, policy: str
+) -> None:
+    lane = await set_lane(db, lane.name, who="test", on_dead_head=policy)
+    (first,) = await line(db, lane, 1)
+    await attempt_once(db, lane, Dead("no"))
+
+    await retry(db, first, who="ops", now=NOON)
+
+    assert await claim_ids(db, lane) == [first]
+    await attempt_once(db, lane, Done())
+    assert await db.fetchval("SELECT count(*) FROM penstock.active_key") == 0
+
+
+# ---------------------------------------------------------------------------- cancel, reschedule
+
+
+async def test_cancelling_a_head_lets_the_next_go(db: Connection, lane: Lane) -> None:
+    first, second, _ = await line(db, lane)
+
+    await cancel(db, first, who="ops", now=NOON)
+
+    assert await claim_ids(db, lane) == [second]
+
+
+async def test_cancelling_a_follower_lets_nobody_go(db: Connection, lane: Lane) -> None:
+    first, second, third = await line(db, lane)
+
+    await cancel(db, second, who="ops", now=NOON)
+
+    assert await claim_ids(db, lane) == [first]
+    await attempt_once(db, lane, Done())
+    assert await claim_ids(db, lane) == [third]
+
+
+async def test_a_rescheduled_follower_keeps_its_place(db: Connection, lane: Lane) -> None:
+    first, second, third = await line(db, lane)
+
+    await reschedule(db, third, NOON - HOUR, who="ops")
+    await reschedule(db, second, NOON + HOUR, who="ops")
+
+    assert await attempt_once(db, lane, Done()) == [first]
+    assert ids(await try_claim(db, lane)) == []
+    assert await attempt_once(db, lane, Done(), now=NOON + HOUR) == [second]
+    assert ids(await try_claim(db, lane, now=NOON + HOUR)) == [third]
+
+
+# ----------------------------------------------------------------------------------- at one time
+
+
+async def test_a_follower_that_parks_while_its_head_ends_is_not_lost(
+    pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """The settle cannot see it yet and must not wait for its producer; the sweeper looks again."""
+    (first,) = await line(db, lane, 1)
+    lease = await take(db, lane)
+    async with pool.acquire() as producer:
+        transaction = producer.transaction()
+        await transaction.start()
+        second = await put(producer, lane, order_key="k")
+
+        assert await end(db, lane, lease, Done())
+        assert await state_of(db, first) == "done"
+        await promote_vacated(db)
+        assert await claim_ids(db, lane) == []
+        await transaction.commit()
+
+    assert await state_of(db, second) == "parked"
+    assert await promote_vacated(db) == 1
+
+    assert await claim_ids(db, lane) == [second]
+    assert (await balance(db)).is_even
+
+
+async def test_a_producer_that_gives_up_leaves_the_key_free(
+    pool: Pool, db: Connection, lane: Lane
+) -> None:
+    await line(db, lane, 1)
+    lease = await take(db, lane)
+    async with pool.acquire() as producer:
+        transaction = producer.transaction()
+        await transaction.start()
+        await put(producer, lane, order_key="k")
+        await end(db, lane, lease, Done())
+        await transaction.rollback()
+
+    await promote_vacated(db)
+
+    assert await db.fetchval("SELECT count(*) FROM penstock.active_key") == 0
+    (latest,) = await line(db, lane, 1)
+    assert await claim_ids(db, lane) == [latest]
+    assert await promote_vacated(db) == 0
+
+
+async def test_two_producers_of_one_key_agree_on_its_head(
+    pool: Pool, db: Connection, lane: Lane
+) -> None:
+    async with pool.acquire() as one, pool.acquire() as other:
+        first = await put(one, lane, order_key="k")
+        transaction = other.transaction()
+        await transaction.start()
+        second = await put(other, lane, order_key="k")
+        third = await put(one, lane, order_key="k")
+        await transaction.commit()
+
+    order = [item_id for _ in range(3) for item_id in await attempt_once(db, lane, Done())]
+
+    assert order == [first, second, third]
+
+
+# ------------------------------------------------------------------------------------- the policy
+
+
+async def test_the_ordering_of_a_lane_with_items_cannot_change(db: Connection, lane: Lane) -> None:
+    """Lines are drawn when an item is accepted; two orderings cannot stand together."""
+    (first,) = await line(db, lane, 1)
+    with pytest.raises(LaneNotEmpty):
+        await set_lane(db, lane.name, who="test", ordering="none")
+    await set_lane(db, lane.name, who="test", ordering="per_key", batch_size=7)
+
+    await cancel(db, first, who="ops", now=NOON)
+
+    changed = await set_lane(db, lane.name, who="test", ordering="none")
+    assert changed.ordering == "none"
+
+
+async def test_an_unordered_lane_takes_no_notice_of_order_keys(db: Connection) -> None:
+    lane = await create_lane(db, "loose", who="test")
+    everything = await line(db, lane)
+
+    assert ids(await try_claim(db, lane)) == everything
+
+
+async def test_a_dead_item_survives_a_change_of_ordering(db: Connection, lane: Lane) -> None:
+    """Its key was forgotten with the lines; replayed, it opens one again."""
+    (first,) = await line(db, lane, 1)
+    await attempt_once(db, lane, Dead("no"))
+    await set_lane(db, lane.name, who="test", ordering="none")
+    lane = await set_lane(db, lane.name, who="test", ordering="per_key")
+    second = await put(db, lane, order_key="k")
+
+    await retry(db, first, who="ops", now=NOON)
+
+    assert await attempt_once(db, lane, Done()) == [second]
+    assert await attempt_once(db, lane, Done()) == [first]

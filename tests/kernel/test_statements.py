@@ -1,0 +1,69 @@
+"""Every statement of the kernel is valid against the migrated schema and says what it does."""
+
+import importlib
+import re
+from pathlib import Path
+from typing import LiteralString, cast
+
+import pytest
+
+from penstock import kernel
+from penstock.kernel.enqueue import CREATE_STAGING
+from penstock.postgres.pool import Connection
+
+FOLDER = Path(str(kernel.__path__[0]))
+STATEMENTS = sorted(FOLDER.glob("sql/*.sql"))
+
+each_statement = pytest.mark.parametrize("path", STATEMENTS, ids=lambda path: path.stem)
+
+
+@pytest.mark.covers("C11")
+async def test_every_statement_prepares(db: Connection) -> None:
+    """A misspelt column is found here and not by the one operator who needs the statement."""
+    await db.execute(CREATE_STAGING)
+
+    for path in STATEMENTS:
+        await db.prepare(cast("LiteralString", path.read_text(encoding="utf-8")))
+
+
+@each_statement
+def test_a_statement_is_a_constant_of_its_own_name(path: Path) -> None:
+    """Searching for claim.sql, CLAIM or claim finds the same thing."""
+    (module,) = [
+        each for each in FOLDER.glob("*.py") if f'"{path.name}"' in each.read_text(encoding="utf-8")
+    ]
+
+    loaded = importlib.import_module(f"penstock.kernel.{module.stem}")
+
+    assert getattr(loaded, path.stem.upper()) == path.read_text(encoding="utf-8")
+
+
+@each_statement
+def test_a_file_holds_one_statement(path: Path) -> None:
+    lines = [line.partition("--")[0] for line in path.read_text(encoding="utf-8").splitlines()]
+
+    assert re.findall(r";", "\n".join(lines)) == [";"]
+
+
+async def test_the_kernel_has_no_foreign_keys(db: Connection) -> None:
+    """They would lock the hot tables' neighbours; the kernel writes them together or not at all."""
+    count = await db.fetchval("SELECT count(*) FROM pg_constraint WHERE contype = 'f'")
+
+    assert count == 0
+
+
+async def test_every_instant_has_a_zone(db: Connection) -> None:
+    naive = await db.fetch(
+        "SELECT table_name, column_name FROM information_schema.columns "
+        "WHERE table_schema = 'penstock' AND data_type = 'timestamp without time zone'"
+    )
+
+    assert naive == []
+
+
+async def test_the_only_index_of_the_hot_table_is_the_order_of_the_claim(db: Connection) -> None:
+    indexes = await db.fetch("SELECT indexdef FROM pg_indexes WHERE tablename = 'ready'")
+
+    assert [row["indexdef"].partition(" USING ")[2] for row in indexes] == [
+        "btree (lane_id, due_at, id)"
+    ]

@@ -1,0 +1,649 @@
+"""A real worker in this process: what wakes it, what it runs, how it stops, what it survives."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock import Dead, Done, Hold, Item, Retry
+from penstock.base.log import get_logger
+from penstock.base.meter import Meter
+from penstock.kernel.claim import Claimed, Lease
+from penstock.kernel.enqueue import enqueue, enqueue_many
+from penstock.kernel.inspect import balance, read_attempts
+from penstock.kernel.item import ItemId, NewItem
+from penstock.kernel.lane import Lane, pause_lane, resume_lane, set_lane
+from penstock.kernel.runner import Runner
+from penstock.kernel.sweep import rescue
+from penstock.kernel.worker import Worker
+from penstock.postgres.pool import Connection, Pool
+from tests.kernel.scene import (
+    HOUR,
+    NOON,
+    PATIENCE,
+    SECOND,
+    kind_of,
+    outcomes_of,
+    reason_of,
+    state_of,
+    worker_of,
+)
+
+NEVER = HOUR  # As an interval of a poll that must not help.
+AnyItem = Item[Any]
+
+
+class Inbox:
+    """A handler that remembers what it got, and tells when it has as many as somebody waits for."""
+
+    def __init__(self) -> None:
+        self.items: list[AnyItem] = []
+        self._came = asyncio.Condition()
+
+    async def __call__(self, item: AnyItem) -> None:
+        async with self._came:
+            self.items.append(item)
+            self._came.notify_all()
+
+    async def has(self, count: int) -> None:
+        async with self._came:
+            await self._came.wait_for(lambda: len(self.items) >= count)
+
+
+@asynccontextmanager
+async def running(*workers: Worker) -> AsyncGenerator[asyncio.Event]:
+    """Run workers until the block ends, then stop them gracefully and wait for that."""
+    stop = asyncio.Event()
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        for worker in workers:
+            group.create_task(worker.run(stop))
+        yield stop
+        stop.set()
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Ask the database again and again; each time the loop goes round."""
+    while not await condition():
+        pass
+
+
+async def until_state(db: Connection, item_id: ItemId, *states: str) -> None:
+    async def is_there() -> bool:
+        return await state_of(db, item_id) in states
+
+    await until(is_there)
+
+
+async def until_listening(db: Connection) -> None:
+    """Return once a worker hears notifications, so that nothing else can have woken it."""
+    listening = (
+        "SELECT count(*) > 0 FROM pg_stat_activity "
+        "WHERE datname = current_database() AND query ILIKE 'listen%' AND state = 'idle'"
+    )
+
+    async def is_there() -> bool:
+        return bool(await db.fetchval(listening))
+
+    await until(is_there)
+
+
+async def send(db: Connection, lane: Lane, payload: object = None, **fields: Any) -> ItemId:
+    """Enqueue by the real clock, as a worker sees it."""
+    return (await enqueue(db, lane.name, NewItem(payload=payload, **fields))).id
+
+
+# ------------------------------------------------------------------------------- what wakes it
+
+
+@pytest.mark.covers("E25", "E67")
+async def test_notifications_alone_are_enough(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    inbox = Inbox()
+    async with running(worker_of(dsn, pool, kind_of(lane, inbox), poll_interval=NEVER)):
+        await until_listening(db)
+        for count in range(1, 4):
+            await send(db, lane, count)
+            await inbox.has(count)
+
+    assert [item.payload for item in inbox.items] == [1, 2, 3]
+    assert (await balance(db)).done == 3
+
+
+@pytest.mark.covers("E24", "E25", "E67")
+async def test_the_poll_alone_is_enough(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    inbox = Inbox()
+    worker = worker_of(
+        dsn, pool, kind_of(lane, inbox), poll_interval=SECOND / 20, hears_notifications=False
+    )
+    async with running(worker):
+        for count in range(1, 4):
+            await send(db, lane, count)
+            await inbox.has(count)
+
+    assert (await balance(db)).done == 3
+
+
+async def test_a_timer_wakes_it_when_the_next_item_is_due(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """With neither a notification nor a poll: it knows when the next one is due."""
+    due_at = datetime.now(UTC) + SECOND / 2
+    await send(db, lane, due_at=due_at)
+    inbox = Inbox()
+    worker = worker_of(
+        dsn, pool, kind_of(lane, inbox), poll_interval=NEVER, hears_notifications=False
+    )
+
+    async with running(worker):
+        await inbox.has(1)
+        assert await db.fetchval("SELECT clock_timestamp()") >= due_at
+
+
+async def test_a_retry_comes_back_without_poll_or_notification(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    item_id = await send(db, lane)
+    tries: list[int] = []
+    is_done = asyncio.Event()
+
+    async def fail_twice(item: AnyItem) -> Retry | None:
+        tries.append(item.attempt)
+        if len(tries) < 3:
+            return Retry("503", after=SECOND / 20)
+        is_done.set()
+        return None
+
+    worker = worker_of(
+        dsn, pool, kind_of(lane, fail_twice), poll_interval=NEVER, hears_notifications=False
+    )
+    async with running(worker):
+        await is_done.wait()
+
+    assert tries == [1, 2, 3]
+    assert await outcomes_of(db, item_id) == ["retry", "retry", "done"]
+
+
+@pytest.mark.covers("A73", "A74", "A18")
+async def test_a_pause_and_a_resume_are_seen_at_once(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """Within one cycle and without a restart; a notification carries the news."""
+    inbox = Inbox()
+    worker = worker_of(dsn, pool, kind_of(lane, inbox), poll_interval=NEVER)
+    await pause_lane(db, lane.name, who="ops")
+    item_id = await send(db, lane)
+
+    async with running(worker):
+        await until_listening(db)
+        assert await state_of(db, item_id) == "ready"
+        await resume_lane(db, lane.name, who="ops")
+        await inbox.has(1)
+
+    assert await state_of(db, item_id) == "done"
+
+
+@pytest.mark.covers("A73", "A75", "A17")
+async def test_a_changed_policy_is_seen_without_a_restart(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    worker = worker_of(dsn, pool, kind_of(lane, Inbox()), poll_interval=SECOND / 20)
+    async with running(worker):
+        changed = await set_lane(
+            db, lane.name, who="ops", batch_size=1_000, jitter_window=8 * SECOND
+        )
+
+        async def is_seen() -> bool:
+            await db.fetchval("SELECT 1")
+            return worker.lanes == [changed]
+
+        await until(is_seen)
+
+
+# --------------------------------------------------------------------------------- what it runs
+
+
+@pytest.mark.covers("C2", "C6")
+async def test_a_claim_is_committed_before_its_handler_starts(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """No transaction is open during a call; and a crash in the middle of it leaves a trace."""
+    item_id = await send(db, lane)
+    seen: list[tuple[str, int]] = []
+    is_seen = asyncio.Event()
+    open_transactions = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+        "AND state LIKE 'idle in transaction%'"
+    )
+
+    async def look(_: AnyItem) -> None:
+        seen.append((await state_of(db, item_id), await db.fetchval(open_transactions)))
+        is_seen.set()
+
+    async with running(worker_of(dsn, pool, kind_of(lane, look))):
+        await is_seen.wait()
+
+    assert seen == [("leased", 0)]
+
+
+@pytest.mark.covers("A34", "A37", "E27")
+async def test_two_workers_run_every_item_once(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    await enqueue_many(db, lane.name, [NewItem(payload=n) for n in range(600)])
+    inbox = Inbox()
+    workers = [worker_of(dsn, pool, kind_of(lane, inbox)) for _ in range(2)]
+
+    async with running(*workers):
+        await inbox.has(600)
+
+    assert sorted(item.payload for item in inbox.items) == list(range(600))
+    assert (await balance(db)).done == 600
+
+
+@pytest.mark.covers("E70")
+async def test_order_is_kept_per_key(dsn: str, *, pool: Pool, db: Connection, lane: Lane) -> None:
+    lane = await set_lane(db, lane.name, who="test", ordering="per_key", concurrency=50)
+    items = [NewItem(payload=n, order_key=str(n % 7)) for n in range(140)]
+    await enqueue_many(db, lane.name, items)
+    inbox = Inbox()
+
+    async with running(worker_of(dsn, pool, kind_of(lane, inbox), poll_interval=SECOND / 10)):
+        await inbox.has(140)
+
+    by_key: dict[str | None, list[int]] = {}
+    for item in inbox.items:
+        by_key.setdefault(item.order_key, []).append(item.payload)
+    assert all(payloads == sorted(payloads) for payloads in by_key.values())
+    assert (await balance(db)).done == 140
+
+
+@pytest.mark.covers("E30", "E31", "A91")
+async def test_no_more_run_at_once_than_the_lane_allows(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    lane = await set_lane(db, lane.name, who="test", concurrency=3)
+    await enqueue_many(db, lane.name, [NewItem(payload=n) for n in range(12)])
+    running_now, most, ended = 0, 0, 0
+    is_full, is_done, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slow(_: AnyItem) -> None:
+        nonlocal running_now, most, ended
+        running_now += 1
+        most = max(most, running_now)
+        if running_now == 3:
+            is_full.set()
+        await may_end.wait()
+        running_now -= 1
+        ended += 1
+        if ended == 12:
+            is_done.set()
+
+    async with running(worker_of(dsn, pool, kind_of(lane, slow), poll_interval=SECOND / 20)):
+        await is_full.wait()
+        may_end.set()
+        await is_done.wait()
+
+    assert most == 3
+    assert (await balance(db)).done == 12
+
+
+@pytest.mark.covers("A28")
+async def test_a_batch_handler_gets_batches_and_answers_for_each(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    items = [(await send(db, lane, n)) for n in range(4)]
+    sizes: list[int] = []
+
+    async def handle(batch: list[AnyItem]) -> list[Done | Dead | Hold | None]:
+        sizes.append(len(batch))
+        answers = {0: None, 1: Done("yes"), 2: Dead("no"), 3: Hold("?")}
+        return [answers[item.payload] for item in batch]
+
+    async with running(worker_of(dsn, pool, kind_of(lane, handle, takes_batch=True))):
+        await until_state(db, items[3], "held")
+
+    assert sizes == [4]
+    assert [await state_of(db, each) for each in items] == ["done", "done", "dead", "held"]
+
+
+@pytest.mark.covers("A90")
+async def test_a_batch_handler_gets_nothing_before_it_is_due(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """A buffer moves the claim forward and never the start, whatever the handler takes."""
+    await set_lane(db, lane.name, who="test", pre_start_buffer=HOUR)
+    early = await send(db, lane, "early", due_at=datetime.now(UTC) + HOUR / 2)
+    await send(db, lane, "now")
+    seen: list[str] = []
+    is_called = asyncio.Event()
+
+    async def handle(batch: list[AnyItem]) -> list[None]:
+        seen.extend(item.payload for item in batch)
+        is_called.set()
+        return [None] * len(batch)
+
+    worker = worker_of(dsn, pool, kind_of(lane, handle, takes_batch=True), grace=SECOND)
+    async with running(worker):
+        await is_called.wait()
+
+    assert seen == ["now"]
+    assert await outcomes_of(db, early) == []
+
+
+async def test_a_slot_holds_for_a_batch_handler_too(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """Slots are handed out a little ahead; a batch handler must not get those items early."""
+    await set_lane(db, lane.name, who="test", rate=20)
+    await enqueue_many(db, lane.name, [NewItem(payload=n) for n in range(8)])
+    starts: list[float] = []
+    is_done = asyncio.Event()
+
+    async def handle(batch: list[AnyItem]) -> list[None]:
+        starts.extend([asyncio.get_running_loop().time()] * len(batch))
+        if len(starts) == 8:
+            is_done.set()
+        return [None] * len(batch)
+
+    async with running(worker_of(dsn, pool, kind_of(lane, handle, takes_batch=True))):
+        await is_done.wait()
+
+    assert starts[-1] - starts[0] >= 7 / 20 - 0.05 - 0.02  # A slot less, and 20 ms of lateness.
+
+
+def claimed(item_id: int, *, start_in: float = 0.0) -> Claimed:
+    return Claimed(
+        id=ItemId(item_id), due_at=NOON, attempt=0, forgiven=0, key=None, order_key=None,
+        not_after=None, payload="null", start_in=start_in,
+    )  # fmt: skip
+
+
+@pytest.mark.covers("A23", "A75")
+async def test_starts_are_spread_over_the_jitter_window(pool: Pool, lane: Lane) -> None:
+    """Uniform from nothing to the window, on top of the slot, the earliest first."""
+    runner = Runner(
+        pool, kind_of(lane, Inbox()), lane, worker="test", meter=Meter(), log=get_logger()
+    )
+    lease = Lease(token=1, claimed_at=NOON, items=[claimed(n, start_in=1.0) for n in range(1_000)])
+
+    for window in (4, 8):
+        runner.lane = replace(lane, jitter_window=window * SECOND)
+        starts = [each.start_in for each in runner._in_starting_order(lease)]
+
+        assert starts == sorted(starts)
+        assert 1 <= starts[0] < 1 + window / 20
+        assert 1 + window * 19 / 20 < starts[-1] <= 1 + window
+        assert starts[500] == pytest.approx(1 + window / 2, rel=0.1)
+
+
+# ----------------------------------------------------------------------------- handlers that fail
+
+
+@pytest.mark.covers("A27", "A30")
+async def test_a_handler_that_raises_costs_an_attempt_and_tells_no_secret(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """An exception's message may hold a payload or a password; its class and place may not."""
+    bad, good = await send(db, lane, "bad"), await send(db, lane, "good")
+
+    async def handle(item: AnyItem) -> None:
+        if item.payload == "bad":
+            raise ValueError("password=hunter2")
+
+    async with running(worker_of(dsn, pool, kind_of(lane, handle))):
+        await until_state(db, good, "done")
+        await until_state(db, bad, "scheduled")
+
+    (attempt, *_) = await read_attempts(db, bad)
+    assert attempt.outcome == "retry"
+    assert (attempt.reason or "").startswith("ValueError in test_worker.py:")
+    assert "hunter2" not in (attempt.reason or "")
+
+
+async def test_a_handler_that_takes_too_long_is_stopped_and_its_outcome_unknown(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    item_id = await send(db, lane)
+    was_stopped = asyncio.Event()
+
+    async def hang(_: AnyItem) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            was_stopped.set()
+
+    kind = kind_of(lane, hang, timeout=SECOND / 10, when_unknown=Hold)
+    async with running(worker_of(dsn, pool, kind)):
+        await until_state(db, item_id, "held")
+
+    assert was_stopped.is_set()
+    assert await reason_of(db, item_id) == "timed out"
+
+
+async def test_what_is_no_outcome_is_unknown(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """A handler that answers "ok" has said nothing; counting it as done would lose work."""
+    item_id = await send(db, lane)
+
+    async def handle(_: AnyItem) -> str:
+        return "ok"
+
+    async with running(worker_of(dsn, pool, kind_of(lane, handle, when_unknown=Hold))):
+        await until_state(db, item_id, "held")
+
+    assert "returned str" in (await reason_of(db, item_id) or "")
+
+
+async def test_a_batch_handler_that_miscounts_leaves_all_unknown(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    items = [await send(db, lane, n) for n in range(3)]
+
+    async def handle(_: list[AnyItem]) -> list[Done]:
+        return [Done()]
+
+    kind = kind_of(lane, handle, takes_batch=True, when_unknown=Hold)
+    async with running(worker_of(dsn, pool, kind)):
+        for item_id in items:
+            await until_state(db, item_id, "held")
+
+    assert await reason_of(db, items[0]) == "the handler returned 1 outcomes for 3 items"
+
+
+class Order(msgspec.Struct):
+    number: int
+
+
+async def test_a_payload_of_another_type_is_dead_and_the_handler_never_sees_it(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    wrong, right = await send(db, lane, {"number": "x"}), await send(db, lane, {"number": 7})
+    inbox = Inbox()
+
+    async with running(worker_of(dsn, pool, kind_of(lane, inbox, payload_type=Order))):
+        await until_state(db, right, "done")
+
+    assert [item.payload for item in inbox.items] == [Order(7)]
+    assert await state_of(db, wrong) == "dead"
+    assert (await reason_of(db, wrong) or "").startswith("payload: Expected `int`")
+
+
+async def test_a_handler_that_cancels_itself_costs_its_attempt_and_no_more(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """Libraries let a CancelledError escape; the items that wait behind must not wait for ever."""
+    lane = await set_lane(db, lane.name, who="test", concurrency=1)
+    first = await send(db, lane, 0)
+    others = [await send(db, lane, n) for n in range(1, 20)]
+    inbox = Inbox()
+
+    async def handle(item: AnyItem) -> None:
+        if item.id == first and item.attempt == 1:
+            raise asyncio.CancelledError
+        await inbox(item)
+
+    async with running(worker_of(dsn, pool, kind_of(lane, handle), poll_interval=SECOND / 10)):
+        await inbox.has(len(others))
+
+    assert (await outcomes_of(db, first))[0] == "retry"
+
+
+async def test_an_odd_answer_does_not_stop_the_lane(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """Retry(error) instead of Retry(str(error)) is a slip that anybody makes once."""
+    odd, fine = await send(db, lane, "odd"), await send(db, lane, "fine")
+
+    async def handle(item: AnyItem) -> Retry | None:
+        return Retry(ValueError("boom")) if item.payload == "odd" else None  # pyright: ignore[reportArgumentType]
+
+    async with running(worker_of(dsn, pool, kind_of(lane, handle))):
+        await until_state(db, fine, "done")
+        await until_state(db, odd, "scheduled")
+
+    assert (await outcomes_of(db, odd))[0] == "retry"
+
+
+# ------------------------------------------------------------------------------------- how it ends
+
+
+async def test_a_stop_finishes_what_runs(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    lane = await set_lane(db, lane.name, who="test", concurrency=1)
+    first, second = await send(db, lane, 1), await send(db, lane, 2)
+    is_started, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: AnyItem) -> None:
+        is_started.set()
+        await may_end.wait()
+
+    async with running(worker_of(dsn, pool, kind_of(lane, slow))) as stop:
+        await is_started.wait()
+        stop.set()
+        may_end.set()
+
+    assert await state_of(db, first) == "done"
+    assert await outcomes_of(db, second) == []
+    assert await state_of(db, second) == "ready"
+    assert (await balance(db)).is_even
+
+
+async def test_a_stop_gives_back_at_once_what_has_not_started(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """What waits for its instant costs no attempt, and no other worker waits for its lease."""
+    await set_lane(db, lane.name, who="test", pre_start_buffer=HOUR)
+    waiting = await send(db, lane, "later", due_at=datetime.now(UTC) + HOUR / 2)
+    await send(db, lane, "now")
+    inbox = Inbox()
+
+    async with running(worker_of(dsn, pool, kind_of(lane, inbox), grace=timedelta(minutes=5))):
+        await inbox.has(1)
+
+    assert [item.payload for item in inbox.items] == ["now"]
+    assert await state_of(db, waiting) == "scheduled"
+    assert await outcomes_of(db, waiting) == []
+    assert (await balance(db)).leased == 0
+
+
+async def test_what_exceeds_the_grace_is_stopped_and_unknown(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    item_id = await send(db, lane)
+    is_started = asyncio.Event()
+
+    async def hang(_: AnyItem) -> None:
+        is_started.set()
+        await asyncio.Event().wait()
+
+    kind = kind_of(lane, hang, when_unknown=Hold)
+    async with running(worker_of(dsn, pool, kind, grace=SECOND / 10)):
+        await is_started.wait()
+
+    assert await state_of(db, item_id) == "held"
+    assert "worker stopped" in (await reason_of(db, item_id) or "")
+
+
+async def test_a_pause_stops_what_was_claimed_and_has_not_started(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """The switch is looked at again right before each call."""
+    await set_lane(db, lane.name, who="test", pre_start_buffer=HOUR)
+    waiting = await send(db, lane, "later", due_at=datetime.now(UTC) + 2 * SECOND)
+    await send(db, lane, "now")
+    inbox = Inbox()
+    worker = worker_of(dsn, pool, kind_of(lane, inbox), poll_interval=SECOND / 20)
+
+    async with running(worker):
+        await inbox.has(1)
+        await pause_lane(db, lane.name, who="ops")
+        await until_state(db, waiting, "scheduled", "ready", "done")
+
+    assert [item.payload for item in inbox.items] == ["now"]
+    assert await outcomes_of(db, waiting) == []
+
+
+async def test_a_worker_without_handlers_waits_to_be_stopped(dsn: str, pool: Pool) -> None:
+    """`penstock up` in an empty folder has no handlers, and must not fail for that."""
+    async with running(worker_of(dsn, pool, poll_interval=SECOND / 20)):
+        await pool.fetchval("SELECT 1")
+
+
+# -------------------------------------------------------------------------------------- heartbeat
+
+
+async def test_a_heartbeat_keeps_the_lease_of_a_long_handler(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """A handler may take longer than the lease; nobody else gets its item meanwhile."""
+    lane = await set_lane(db, lane.name, who="test", lease=SECOND)
+    item_id = await send(db, lane)
+    is_started, may_end = asyncio.Event(), asyncio.Event()
+
+    async def long(_: AnyItem) -> None:
+        is_started.set()
+        await may_end.wait()
+
+    async with running(worker_of(dsn, pool, kind_of(lane, long))):
+        await is_started.wait()
+        expires_at = await db.fetchval("SELECT expires_at FROM penstock.lease")
+
+        async def is_over() -> bool:
+            return await db.fetchval("SELECT clock_timestamp()") > expires_at
+
+        await until(is_over)
+        assert await rescue(db) == 0
+        may_end.set()
+
+    assert await outcomes_of(db, item_id) == ["done"]
+
+
+@pytest.mark.covers("A36")
+async def test_a_worker_that_lost_its_lease_records_its_result_as_late(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    item_id = await send(db, lane)
+    is_started, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: AnyItem) -> None:
+        is_started.set()
+        await may_end.wait()
+
+    async with running(worker_of(dsn, pool, kind_of(lane, slow))):
+        await is_started.wait()
+        await pause_lane(db, lane.name, who="ops")
+        assert await rescue(db, now=datetime.now(UTC) + HOUR) == 1
+        may_end.set()
+
+    assert await outcomes_of(db, item_id) in (["lost", "late: done"], ["late: done", "lost"])
+    assert (await balance(db)).is_even

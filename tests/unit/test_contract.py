@@ -1,0 +1,54 @@
+"""A domain reaches the app through the contract alone."""
+
+import pytest
+
+from penstock.app import Penstock
+from penstock.base.errors import InvalidInput
+from penstock.contract import Domain, Kind, Resources
+from penstock.kernel.item import Item
+from penstock.kernel.lane import read_lane
+from penstock.testing import FakeClock, run_due
+
+
+class Greetings:
+    """A domain as it should be: a callable with its dependencies as fields."""
+
+    def __init__(self) -> None:
+        self.greeted: list[str] = []
+
+    async def greet(self, item: Item[str]) -> None:
+        self.greeted.append(item.payload)
+
+    def build(self, resources: Resources) -> Domain:
+        assert resources.pool.get_size() > 0
+        kind = Kind(lane="greetings", payload_type=str, handle=self.greet)
+        return Domain(name="greetings", kinds=[kind], policies={"greetings": {"batch_size": 7}})
+
+
+async def test_a_plugged_domain_brings_its_handlers_and_their_policy(
+    dsn: str, clock: FakeClock
+) -> None:
+    """Adding a domain must need nothing but one line in the composition root."""
+    greetings = Greetings()
+    app = Penstock(dsn)
+    app.plug(greetings.build)
+
+    async with app:
+        await app.enqueue("greetings", "hello", due_at=clock.now())
+        await run_due(app, clock)
+        lane = await read_lane(app.pool, "greetings")
+
+    assert greetings.greeted == ["hello"]
+    assert lane.batch_size == 7
+
+
+async def test_two_domains_cannot_take_the_same_lane(dsn: str) -> None:
+    """Which of two handlers would run is not a thing to find out in production."""
+    app = Penstock(dsn)
+    app.plug(Greetings().build)
+    app.plug(Greetings().build)
+
+    with pytest.raises(InvalidInput, match="greetings"):
+        await app.open()
+
+    await app.close()
