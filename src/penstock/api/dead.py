@@ -1,0 +1,53 @@
+"""Dead letters over REST: list them, count them, and have them replayed."""
+
+import msgspec
+
+from penstock.api import wire
+from penstock.api.call import Call, Reply
+from penstock.api.page import cut, start_after
+from penstock.kernel import inspect
+from penstock.kernel import replay as kernel
+from penstock.kernel.item import ItemId
+
+
+async def list_page(call: Call[wire.DeadQuery, None]) -> wire.DeadPage:
+    """Show a page of dead letters."""
+    query = call.parameters
+    after = start_after(query.after)
+    async with call.connection() as db:
+        found = await inspect.list_dead(
+            db,
+            lane=query.lane,
+            after=None if after is None else ItemId(after),
+            limit=query.limit + 1,
+        )
+    letters, following = cut(found, query.limit, lambda letter: letter.id)
+    shown = msgspec.convert(list(letters), list[wire.DeadLetter], from_attributes=True)
+    return wire.DeadPage(items=shown, next=following)
+
+
+async def replay(call: Call[wire.NoParameters, wire.ReplayRequest]) -> Reply[wire.ReplayAnswer]:
+    """Start a replay, or only count what it would bring back."""
+    wanted = call.body
+    async with call.connection() as db:
+        if wanted.dry_run:
+            counted = await kernel.count_dead(db, wanted.lane, reason=wanted.reason)
+            return Reply(wire.ReplayAnswer(counted=counted, replay=None), 200)
+        job = await kernel.start_replay(db, wanted.lane, who=call.who, reason=wanted.reason)
+    return Reply(wire.ReplayAnswer(counted=job.counted, replay=_shown(job)), 202)
+
+
+async def list_replays(call: Call[wire.NoParameters, None]) -> wire.Replays:
+    """Show the latest replays."""
+    async with call.connection() as db:
+        return wire.Replays(replays=[_shown(job) for job in await kernel.list_replays(db)])
+
+
+async def show_replay(call: Call[wire.ReplayRef, None]) -> wire.Replay:
+    """Show how far a replay is."""
+    async with call.connection() as db:
+        return _shown(await kernel.read_replay(db, call.parameters.replay_id))
+
+
+def _shown(job: kernel.Replay) -> wire.Replay:
+    return msgspec.convert(job, wire.Replay, from_attributes=True)

@@ -1,0 +1,113 @@
+"""The OpenAPI document, made from the table of endpoints and the types on the wire."""
+
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from penstock.api.call import Endpoint
+from penstock.api.problem import MEDIA_TYPE
+from penstock.api.wire import Problem
+
+Json = dict[str, Any]
+
+_PATH_NAMES = re.compile(r"{(\w+)}")
+
+
+def describe_api(endpoints: Iterable[Endpoint]) -> Json:
+    """Return the document, as JSON values."""
+    table = tuple(endpoints)
+    types = [kind for each in table for kind in (each.body_type, each.answer_type) if kind]
+    schemas, components = _schemas([*types, Problem])
+    paths: dict[str, Json] = {}
+    for each in table:
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Penstock",
+            "version": version("penstock"),
+            "description": "A durable, rate-exact dispatch queue on PostgreSQL.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _schemas(types: list[Any]) -> tuple[dict[Any, Json], Json]:
+    schemas, components = msgspec.json.schema_components(
+        types, ref_template="#/components/schemas/{name}"
+    )
+    return dict(zip(types, schemas, strict=True)), dict(components)
+
+
+def _operation(endpoint: Endpoint, schemas: dict[Any, Json]) -> Json:
+    operation: Json = {
+        "operationId": _operation_id(endpoint),
+        "summary": endpoint.summary,
+        "tags": [_tag(endpoint)],
+        # In 3.1 the list of a bearer scheme names the roles that are needed.
+        "security": [] if endpoint.scope is None else [{"key": [endpoint.scope]}],
+        "parameters": _parameters(endpoint),
+        "responses": _responses(endpoint, schemas),
+    }
+    if endpoint.body_type is not None:
+        content = {"application/json": {"schema": schemas[endpoint.body_type]}}
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation
+
+
+def _operation_id(endpoint: Endpoint) -> str:
+    words = re.findall(r"\w+", endpoint.path)
+    return "_".join([endpoint.method.lower(), *words])
+
+
+def _tag(endpoint: Endpoint) -> str:
+    """Group by the first word of the path; what is there for tools and people goes together."""
+    first = endpoint.path.split("/")[1]
+    return first if first in {"lanes", "items", "dead", "keys", "audit", "health"} else "service"
+
+
+def _parameters(endpoint: Endpoint) -> list[Json]:
+    """Describe path and query, whose fields are those of one struct, and named headers."""
+    in_path = set(_PATH_NAMES.findall(endpoint.path))
+    described: list[Json] = []
+    for field in msgspec.structs.fields(endpoint.parameters_type):
+        is_in_path = field.name in in_path
+        described.append(
+            {
+                "name": field.name,
+                "in": "path" if is_in_path else "query",
+                "required": field.required,
+                "schema": msgspec.json.schema(field.type),
+            }
+        )
+        in_path.discard(field.name)
+    assert not in_path, f"{endpoint.path} has parameters that its handler does not take"
+    return described + [
+        {"name": name, "in": "header", "required": False, "schema": {"type": "string"}}
+        for name in endpoint.takes_headers
+    ]
+
+
+def _responses(endpoint: Endpoint, schemas: dict[Any, Json]) -> Json:
+    responses: Json = {}
+    for status in endpoint.statuses:
+        response: Json = {"description": HTTPStatus(status).phrase}
+        if endpoint.answer_type is not None:
+            response["content"] = {endpoint.media_type: {"schema": schemas[endpoint.answer_type]}}
+        elif status == 200:
+            schema = {} if endpoint.media_type.endswith("json") else {"type": "string"}
+            response["content"] = {endpoint.media_type: {"schema": schema}}
+        responses[str(status)] = response
+    responses["default"] = {
+        "description": "What went wrong",
+        "content": {MEDIA_TYPE: {"schema": schemas[Problem]}},
+    }
+    return responses

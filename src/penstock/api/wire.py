@@ -1,0 +1,385 @@
+"""What goes over HTTP, as types: they decode requests, encode answers and become the OpenAPI.
+
+Input refuses unknown fields. A field that is UNSET was not given, which is not the same as null.
+"""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from penstock.kernel.enqueue import KEY_LENGTH_MAX
+from penstock.kernel.keys import NAME_LENGTH_MAX, Scope
+from penstock.kernel.lane import OnDeadHead, Ordering
+
+PAGE_MAX = 1_000  # Enough for any script, and still one short query.
+BATCH_MAX = 1_000  # More goes faster through Python or SQL, in one transaction of the caller.
+ID_MAX = 2**63 - 1
+
+Id = Annotated[int, Meta(ge=1, le=ID_MAX)]
+Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
+Instant = Annotated[datetime, Meta(tz=True)]
+ItemKey = Annotated[str, Meta(min_length=1, max_length=KEY_LENGTH_MAX)]
+Whole = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Cursor = Annotated[str, Meta(description="The `next` of the page before.", pattern="^[0-9]{1,19}$")]
+
+# ------------------------------------------------------------------------------- parameters
+
+
+class NoParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing in the path and nothing in the query."""
+
+
+class LaneName(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which lane."""
+
+    name: str
+
+
+class ItemRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which item."""
+
+    item_id: Id
+
+
+class ItemByKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which item, by the caller's own id for it."""
+
+    lane: str
+    key: ItemKey
+
+
+class ItemQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which page of a lane's items."""
+
+    lane: str
+    after: Cursor | None = None
+    limit: Limit = 100
+
+
+class DeadQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which page of dead letters."""
+
+    lane: str | None = None
+    after: Cursor | None = None
+    limit: Limit = 100
+
+
+class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which page of the audit; `subject` is a lane, an item id or an API key's id."""
+
+    subject: str | None = None
+    after: Cursor | None = None
+    limit: Limit = 100
+
+
+class ReplayRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which replay."""
+
+    replay_id: Id
+
+
+class KeyRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which API key."""
+
+    key_id: str
+
+
+# ------------------------------------------------------------------------------------ lanes
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+    """How the wait grows: base * multiplier ** (first_exponent + failures - 1), capped."""
+
+    base: timedelta
+    multiplier: float
+    cap: timedelta
+    jitter: float
+    first_exponent: int
+
+
+class Lane(msgspec.Struct, frozen=True, kw_only=True):
+    """A lane and its policy. `rate` is items per second over all workers; null means no limit."""
+
+    name: str
+    enabled: bool
+    batch_size: int
+    dispatch_interval: timedelta
+    rate: float | None
+    burst: int
+    jitter_window: timedelta
+    pre_start_buffer: timedelta
+    max_attempts: int
+    lease: timedelta
+    concurrency: int
+    backoff: Backoff
+    ordering: Ordering
+    on_dead_head: OnDeadHead
+    retention: timedelta
+    payload_bytes_max: int
+    version: int
+
+
+class BackoffChange(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """The parts of a backoff to set."""
+
+    base: timedelta | UnsetType = UNSET
+    multiplier: float | UnsetType = UNSET
+    cap: timedelta | UnsetType = UNSET
+    jitter: float | UnsetType = UNSET
+    first_exponent: Whole | UnsetType = UNSET
+
+
+class LaneChange(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """The parts of a policy to set; what is left out stays as it is. Durations are ISO 8601."""
+
+    enabled: bool | UnsetType = UNSET
+    batch_size: Whole | UnsetType = UNSET
+    dispatch_interval: timedelta | UnsetType = UNSET
+    rate: float | UnsetType | None = UNSET
+    burst: Whole | UnsetType = UNSET
+    jitter_window: timedelta | UnsetType = UNSET
+    pre_start_buffer: timedelta | UnsetType = UNSET
+    max_attempts: Whole | UnsetType = UNSET
+    lease: timedelta | UnsetType = UNSET
+    concurrency: Whole | UnsetType = UNSET
+    backoff: BackoffChange | UnsetType = UNSET
+    ordering: Ordering | UnsetType = UNSET
+    on_dead_head: OnDeadHead | UnsetType = UNSET
+    retention: timedelta | UnsetType = UNSET
+    payload_bytes_max: Whole | UnsetType = UNSET
+
+
+class Lanes(msgspec.Struct, frozen=True, kw_only=True):
+    """All lanes, by name."""
+
+    lanes: list[Lane]
+
+
+# ------------------------------------------------------------------------------------ items
+
+
+class NewItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An item to accept. Without `due_at` it is due now; without `key` a repeat is a new item.
+
+    The payload is taken as it was written: no number in it is rounded on the way.
+    """
+
+    lane: str
+    payload: msgspec.Raw
+    key: ItemKey | None = None
+    due_at: Instant | None = None
+    order_key: ItemKey | None = None
+    not_after: Instant | None = None
+
+
+NewItems = Annotated[list[NewItem], Meta(min_length=1, max_length=BATCH_MAX)]
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """The item that the database has; `is_new` is false when its key was known already."""
+
+    id: int
+    is_new: bool
+
+
+class AcceptedMany(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer per item, in the order of the items."""
+
+    items: list[Accepted]
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an item is. While it waits, `due_at` is the instant of its next attempt."""
+
+    id: int
+    lane: str
+    key: str | None
+    order_key: str | None
+    state: str
+    reason: str | None
+    due_at: datetime
+    not_after: datetime | None
+    created_at: datetime
+    attempts: int
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt as it was recorded, or a late result that changed nothing."""
+
+    attempt: int
+    outcome: str
+    claimed_at: datetime | None
+    settled_at: datetime
+    retry_at: datetime | None
+    duration_ms: int | None
+    reason: str | None
+    result: msgspec.Raw | None
+    token: int
+
+
+class ItemDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """An item, its payload, and every attempt in order."""
+
+    id: int
+    lane: str
+    key: str | None
+    order_key: str | None
+    state: str
+    reason: str | None
+    due_at: datetime
+    not_after: datetime | None
+    created_at: datetime
+    attempts: int
+    payload: msgspec.Raw
+    history: list[Attempt]
+
+
+class ItemPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Items, the newest first; `next` is null on the last page."""
+
+    items: list[Item]
+    next: str | None
+
+
+class Reschedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The new due instant."""
+
+    due_at: Instant
+
+
+# ------------------------------------------------------------------------------------- dead
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead item and why it died."""
+
+    id: int
+    lane: str
+    key: str | None
+    order_key: str | None
+    died_at: datetime
+    attempts: int
+    reason: str
+
+
+class DeadPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Dead letters, the oldest first; `next` is null on the last page."""
+
+    items: list[DeadLetter]
+    next: str | None
+
+
+class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which dead items to replay; with `dry_run` they are only counted."""
+
+    lane: str
+    reason: str | None = None
+    dry_run: bool = False
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """A replay job: durable, and carried on by any sweeper."""
+
+    replay_id: int
+    lane: str
+    reason: str | None
+    counted: int
+    replayed: int
+    created_at: datetime
+    created_by: str
+    finished_at: datetime | None
+
+
+class ReplayAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """How many dead items matched, and the job unless it was a dry run."""
+
+    counted: int
+    replay: Replay | None
+
+
+class Replays(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest replays, the newest first."""
+
+    replays: list[Replay]
+
+
+# ---------------------------------------------------------------------- keys, audit, health
+
+
+class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An API key to make; the scope `admin` implies the others."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
+    scopes: Annotated[list[Scope], Meta(min_length=1, max_length=3)]
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """An API key without its secret."""
+
+    key_id: str
+    name: str
+    scopes: list[Scope]
+    created_at: datetime
+    revoked_at: datetime | None
+
+
+class CreatedKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A new API key and its token, which is shown this once."""
+
+    key: Key
+    token: str
+
+
+class Keys(msgspec.Struct, frozen=True, kw_only=True):
+    """All API keys, revoked ones included."""
+
+    keys: list[Key]
+
+
+class AuditLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One change: who, when, what it was before and what it is after."""
+
+    audit_id: int
+    audited_at: datetime
+    who: str
+    action: str
+    subject: str
+    before: msgspec.Raw | None
+    after: msgspec.Raw | None
+
+
+class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Changes, the newest first; `next` is null on the last page."""
+
+    items: list[AuditLine]
+    next: str | None
+
+
+class Live(msgspec.Struct, frozen=True, kw_only=True):
+    """The process answers; it says nothing about what it stands on."""
+
+    live: bool
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """`live`: restart me if this is false. `ready`: send me requests only if this is true."""
+
+    live: bool
+    ready: bool
+    database: Literal["up", "away"]
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong (RFC 9457); further members carry the data, such as `field`."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: str

@@ -1,0 +1,115 @@
+"""What surrounds every request: an id, harmless headers, one line in the log, no internals."""
+
+import pytest
+from httpx import ASGITransport, AsyncClient
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from structlog.contextvars import get_contextvars
+from structlog.testing import capture_logs
+
+from tests.api.scene import Callers, caller, problem
+
+
+@pytest.mark.covers("B10")
+@pytest.mark.parametrize("given", ["abc-123", "a" * 100, "trace:1/2+3=@x.y_z"])
+async def test_a_sane_request_id_is_kept(shared_callers: Callers, given: str) -> None:
+    response = await shared_callers.stranger.get("/health/live", headers={"X-Request-Id": given})
+
+    assert response.headers["x-request-id"] == given
+
+
+@pytest.mark.parametrize("given", ["", "a" * 101, "two words", "new\tline", "<b>", "é"])
+async def test_a_strange_request_id_is_replaced(shared_callers: Callers, given: str) -> None:
+    """It goes into log lines and other people's terminals."""
+    headers = [(b"X-Request-Id", given.encode())]
+
+    response = await shared_callers.stranger.get("/health/live", headers=headers)
+
+    assert response.headers["x-request-id"] != given
+    assert len(response.headers["x-request-id"]) == 32
+
+
+async def test_requests_without_an_id_get_different_ones(shared_callers: Callers) -> None:
+    first = await shared_callers.stranger.get("/health/live")
+    second = await shared_callers.stranger.get("/health/live")
+
+    assert first.headers["x-request-id"] != second.headers["x-request-id"]
+
+
+@pytest.mark.parametrize("path", ["/health", "/lanes", "/nothing", "/docs"])
+async def test_every_answer_has_harmless_headers(shared_admin: AsyncClient, path: str) -> None:
+    response = await shared_admin.get(path)
+
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["cache-control"] == "no-store"
+    assert "default-src 'none'" in response.headers["content-security-policy"]
+
+
+async def test_the_request_id_is_in_every_line_that_the_request_causes(api: Starlette) -> None:
+    bound: list[dict[str, object]] = []
+
+    async def look(_request: Request) -> Response:
+        bound.append(get_contextvars())
+        return Response()
+
+    api.router.routes.append(Route("/look", look))
+
+    async with caller(ASGITransport(api), None) as client:
+        await client.get("/look", headers={"X-Request-Id": "r-3"})
+
+    assert bound == [{"request_id": "r-3"}]
+    assert get_contextvars() == {}
+
+
+@pytest.mark.covers("B10")
+async def test_a_request_is_one_line_that_tells_no_secret(admin: AsyncClient) -> None:
+    with capture_logs() as lines:
+        await admin.get(
+            "/items/by-key?lane=work&key=somebodys-secret", headers={"X-Request-Id": "r-1"}
+        )
+
+    (line,) = lines
+    assert line["event"] == "request.answered"
+    assert line["method"] == "GET"
+    assert line["route"] == "/items/by-key"
+    assert line["status"] == 404
+    assert line["code"] == "unknown-item"
+    assert line["duration_ms"] >= 0
+    assert line["key_id"]
+    assert "somebodys-secret" not in str(lines)
+    assert admin.headers["authorization"].removeprefix("Bearer ") not in str(lines)
+
+
+async def test_probes_and_scrapes_do_not_fill_the_log(admin: AsyncClient) -> None:
+    with capture_logs() as lines:
+        await admin.get("/health")
+        await admin.get("/metrics")
+
+    assert {line["log_level"] for line in lines} == {"debug"}
+
+
+@pytest.mark.covers("B10")
+async def test_a_bug_of_ours_is_told_to_the_log_and_not_to_the_caller(api: Starlette) -> None:
+    """The caller gets an id to quote; the line in the log has the same one."""
+
+    async def explode(_request: Request) -> Response:
+        raise RuntimeError("the password is hunter2")
+
+    api.router.routes.append(Route("/explode", explode))
+    transport = ASGITransport(api, raise_app_exceptions=False)
+
+    with capture_logs() as lines:
+        async with caller(transport, None) as client:
+            response = await client.get("/explode", headers={"X-Request-Id": "r-2"})
+
+    problem(response, 500, "internal")
+    assert response.headers["x-request-id"] == "r-2"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert "hunter2" not in response.text
+    (line,) = lines
+    assert line["log_level"] == "error"
+    assert line["error"] == "RuntimeError"
+    assert "explode" in line["where"]
+    assert "hunter2" not in str(lines)

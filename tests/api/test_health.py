@@ -1,0 +1,94 @@
+"""Health, told apart: whether the process lives, and whether it can do its work."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from httpx import ASGITransport, AsyncClient
+from structlog.testing import capture_logs
+
+from penstock import Penstock
+from penstock.api import create_app
+from penstock.kernel.keys import create_key
+from penstock.postgres.embedded import Server, running, start, stop
+from tests.api.scene import Callers, caller, problem
+
+
+@pytest.mark.covers("A82", "B9")
+async def test_health_needs_no_key_and_tells_live_from_ready(callers: Callers) -> None:
+    health = await callers.stranger.get("/health")
+    live = await callers.stranger.get("/health/live")
+    ready = await callers.stranger.get("/health/ready")
+
+    assert health.status_code == live.status_code == ready.status_code == 200
+    assert health.json() == {"live": True, "ready": True, "database": "up"}
+    assert live.json() == {"live": True}
+    assert ready.json() == health.json()
+
+
+async def test_a_probe_may_ask_for_the_head_only(callers: Callers) -> None:
+    response = await callers.stranger.head("/health")
+
+    assert response.status_code == 200
+
+
+@pytest.fixture
+async def away(tmp_path: Path) -> AsyncGenerator[tuple[AsyncClient, Server]]:
+    """An admin's client of an app whose server has been stopped, and that server."""
+    with running(tmp_path, options={"shared_buffers": "16MB"}) as server:
+        async with Penstock(dsn=server.dsn) as app:
+            async with app.pool.acquire() as db:
+                _, token = await create_key(db, "admin", ["admin"], who="test")
+            transport = ASGITransport(create_app(app), raise_app_exceptions=False)
+            async with caller(transport, token) as client:
+                stop(server)
+                yield client, server
+            app.pool.terminate()
+
+
+async def test_without_the_database_we_live_and_are_not_ready(
+    away: tuple[AsyncClient, Server],
+) -> None:
+    """Restarting the process would not bring the database back, so `live` must stay true."""
+    client, _ = away
+
+    health = await client.get("/health")
+    live = await client.get("/health/live")
+
+    assert health.status_code == 503
+    assert health.json() == {"live": True, "ready": False, "database": "away"}
+    assert live.status_code == 200
+
+
+async def test_without_the_database_a_request_is_told_to_come_back(
+    away: tuple[AsyncClient, Server],
+) -> None:
+    """The answer names no host and no socket; the log does."""
+    client, server = away
+
+    with capture_logs() as lines:
+        response = await client.post("/items", json={"lane": "work", "payload": 1})
+
+    told = problem(response, 503, "database-away")
+    assert int(response.headers["retry-after"]) > 0
+    assert str(server.cluster.pgdata.parent) not in response.text
+    assert set(told) == {"type", "title", "status", "detail", "request_id"}
+    (line,) = lines
+    assert line["event"] == "request.failed"
+    assert line["error"] == "DatabaseAway"
+
+
+async def test_when_the_database_is_back_so_are_we(
+    away: tuple[AsyncClient, Server], tmp_path: Path
+) -> None:
+    """Nobody has to restart anything."""
+    client, _ = away
+    problem(await client.get("/lanes"), 503, "database-away")
+
+    again = start(tmp_path, options={"shared_buffers": "16MB"})
+    health = await client.get("/health")
+    lanes = await client.get("/lanes")
+    stop(again)
+
+    assert health.status_code == 200
+    assert lanes.status_code == 200

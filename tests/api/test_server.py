@@ -1,0 +1,127 @@
+"""The real server on a real port: it says where it is, serves, and stops in good order."""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from httpx import AsyncClient, ConnectError
+from structlog.testing import capture_logs
+
+from penstock import Penstock
+from penstock.api import serve
+from penstock.base.aio import spawn
+from penstock.base.errors import BadSetting
+from penstock.kernel.keys import create_key
+
+
+@asynccontextmanager
+async def served(app: Penstock, stop: asyncio.Event) -> AsyncGenerator[str]:
+    """Serve on a free port while the body runs, and give the URL."""
+    listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    async with asyncio.TaskGroup() as group:
+        spawn(
+            group,
+            serve(app, host="127.0.0.1", port=0, stop=stop, on_listening=listening.set_result),
+        )
+        try:
+            yield await listening
+        finally:
+            stop.set()
+
+
+async def test_the_real_server_tells_its_url_and_serves_it(penstock: Penstock) -> None:
+    async with penstock.pool.acquire() as db:
+        _, token = await create_key(db, "admin", ["admin"], who="test")
+    headers = {"Authorization": f"Bearer {token}"}
+
+    async with (
+        served(penstock, asyncio.Event()) as url,
+        AsyncClient(base_url=url, headers=headers) as client,
+    ):
+        health = await client.get("/health")
+        accepted = await client.post("/items", json={"lane": "work", "payload": {"a": 1}})
+        shown = await client.get(f"/items/{accepted.json()['id']}")
+
+    assert url.startswith("http://127.0.0.1:")
+    assert not url.endswith(":0")
+    assert health.json()["ready"] is True
+    assert accepted.status_code == 202
+    assert shown.json()["payload"] == {"a": 1}
+    assert "server" not in shown.headers
+
+
+async def test_the_real_server_cuts_off_a_body_over_the_limit(penstock: Penstock) -> None:
+    async with penstock.pool.acquire() as db:
+        _, token = await create_key(db, "producer", ["produce"], who="test")
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    async with (
+        served(penstock, asyncio.Event()) as url,
+        AsyncClient(base_url=url, headers=headers) as client,
+    ):
+        response = await client.post("/items", content=b" " * 2_000_000)
+
+    assert response.status_code == 413
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+async def test_stopping_closes_the_port_and_idle_connections(penstock: Penstock) -> None:
+    """A client that keeps its connection open must not keep us from ending."""
+    stop = asyncio.Event()
+
+    with capture_logs() as lines:
+        async with AsyncClient() as client, served(penstock, stop) as url:
+            await client.get(f"{url}/health/live")
+            stop.set()
+
+        async with AsyncClient() as late:
+            with pytest.raises(ConnectError):
+                await late.get(f"{url}/health/live")
+
+    events = [line["event"] for line in lines if line["log_level"] == "info"]
+    assert events == ["server.started", "server.stopped"]
+
+
+async def test_a_failure_of_the_caller_stops_the_server(penstock: Penstock) -> None:
+    """The port must be free again when the process tries once more."""
+    urls: list[str] = []
+
+    async def fail() -> None:
+        async with served(penstock, asyncio.Event()) as url:
+            urls.append(url)
+            raise ZeroDivisionError
+
+    with pytest.raises(ExceptionGroup) as failed:
+        await fail()
+
+    assert failed.group_contains(ZeroDivisionError)
+    async with AsyncClient() as client:
+        with pytest.raises(ConnectError):
+            await client.get(f"{urls[0]}/health/live")
+
+
+async def test_a_port_that_is_taken_is_told_by_the_name_of_its_setting(penstock: Penstock) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        with pytest.raises(BadSetting, match=f"PENSTOCK_PORT.*{port}"):
+            await serve(
+                penstock,
+                host="127.0.0.1",
+                port=port,
+                stop=asyncio.Event(),
+                on_listening=lambda _: None,
+            )
+
+
+async def test_a_host_that_is_none_is_told_by_the_name_of_its_setting(penstock: Penstock) -> None:
+    with pytest.raises(BadSetting, match="PENSTOCK_HOST"):
+        await serve(
+            penstock,
+            host="no such host",
+            port=0,
+            stop=asyncio.Event(),
+            on_listening=lambda _: None,
+        )
