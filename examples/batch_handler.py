@@ -1,0 +1,51 @@
+"""A handler that takes whole batches and says for each item how it ended."""
+
+import asyncio
+
+import msgspec
+
+from penstock import Dead, Done, Item, Money, NewItem, Outcome, Penstock, Retry
+
+app = Penstock()
+finished = asyncio.Event()
+
+
+class Payment(msgspec.Struct):
+    """Amounts are Money: exact, and never a float."""
+
+    to: str
+    amount: Money
+
+
+@app.handler("payments", batch_size=100, burst=100, rate=1000)
+async def pay(batch: list[Item[Payment]]) -> list[Outcome]:
+    """Send one file with many payments, and report about each of them."""
+    outcomes = [pay_one(item) for item in batch]
+    if any(item.payload.to == "last" for item in batch):
+        finished.set()
+    return outcomes
+
+
+def pay_one(item: Item[Payment]) -> Outcome:
+    """Pretend: accounts may be closed for good or busy for now."""
+    if item.payload.to == "closed":
+        return Dead("the account is closed")
+    if item.payload.to == "busy" and item.attempt == 1:
+        return Retry("the account is busy")
+    print(f"paid {item.payload.amount} to {item.payload.to}")
+    return Done({"reference": f"ref-{item.id}"})
+
+
+async def main() -> None:
+    """Enqueue many at once (COPY, all or none) and work until the last is paid."""
+    names = [*(f"account-{number}" for number in range(5)), "closed", "busy", "last"]
+    payments = [Payment(to=name, amount=Money("12.50")) for name in names]
+    async with app:
+        await app.enqueue_many(
+            "payments", [NewItem(payload=each, key=each.to) for each in payments]
+        )
+        await app.run_worker(finished)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,26 @@
+"""Penstock in twenty lines: a lane, its handler, three items, and a worker that ends with them."""
+
+import asyncio
+
+from penstock import Item, Penstock
+
+app = Penstock()  # On the database of `penstock up`, or on one it starts in .penstock.
+everybody_greeted = asyncio.Event()
+
+
+@app.handler("greetings", rate=100, max_attempts=5)
+async def greet(item: Item[dict[str, str]]) -> None:
+    print("hello,", item.payload["name"])
+    if item.payload["name"] == "Edsger":
+        everybody_greeted.set()
+
+
+async def main() -> None:
+    async with app:
+        for name in ("Ada", "Grace", "Edsger"):
+            await app.enqueue("greetings", {"name": name}, key=f"greet-{name}")
+        await app.run_worker(stop=everybody_greeted)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

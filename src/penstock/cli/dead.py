@@ -1,0 +1,98 @@
+"""`penstock dead`: see dead letters and send them on their way again."""
+
+import asyncio
+import sys
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+
+import click
+
+from penstock.base.errors import InvalidInput
+from penstock.cli.output import json_option, print_json, print_rows, progress_bar
+from penstock.cli.place import ask, data_dir_option, operator
+from penstock.cli.values import ITEM_ID, LIMIT
+from penstock.kernel.inspect import list_dead
+from penstock.kernel.item import ItemId
+from penstock.kernel.replay import Replay, continue_replays, count_dead, read_replay, start_replay
+from penstock.postgres.pool import Connection
+
+PAUSE = timedelta(milliseconds=200)  # While a sweeper has the job in its hands.
+
+
+@click.group()
+def dead() -> None:
+    """See dead letters and replay them."""
+
+
+@dead.command("list")
+@click.option("--lane", help="Of this lane only.")
+@click.option("--limit", type=LIMIT, default=20, show_default=True)
+@click.option("--after", type=ITEM_ID, metavar="ID", help="Go on after this item.")
+@data_dir_option
+@json_option
+def list_(
+    *, lane: str | None, limit: int, after: int | None, data_dir: Path | None, as_json: bool
+) -> None:
+    """List dead letters, the oldest first."""
+    start = None if after is None else ItemId(after)
+    found = ask(data_dir, lambda db: list_dead(db, lane=lane, after=start, limit=limit))
+    rows = [asdict(each) for each in found]
+    print_rows(rows, as_json=as_json, none="there are no dead letters here")
+
+
+@dead.command()
+@click.argument("lane")
+@click.option("--reason", help="Only those with exactly this reason.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--no-wait", is_flag=True, help="Leave it to the sweepers and return at once.")
+@data_dir_option
+@json_option
+def replay(
+    *,
+    lane: str,
+    reason: str | None,
+    yes: bool,
+    no_wait: bool,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Give all dead items of a lane another set of attempts; counts them and asks first."""
+    count = ask(data_dir, lambda db: count_dead(db, lane, reason=reason))
+    if count and not yes:
+        _confirm(f"Replay {count} dead items of lane {lane}?")
+
+    async def run(db: Connection) -> Replay:
+        job = await start_replay(db, lane, who=operator(), reason=reason)
+        return job if no_wait else await _carry_out(db, job)
+
+    if count == 0 and not as_json:
+        click.echo("there is nothing to replay")
+        return
+    job = ask(data_dir, run)
+    if as_json:
+        print_json(job)
+    elif no_wait:
+        click.echo(f"replay {job.replay_id} of {job.counted} items has begun")
+    else:
+        click.echo(f"replayed {job.replayed} items")
+
+
+def _confirm(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise InvalidInput("--yes", f"is needed where nobody can answer: {question}")
+    click.confirm(question, abort=True, err=True)
+
+
+async def _carry_out(db: Connection, job: Replay) -> Replay:
+    """Take part in the replay until it is finished, since perhaps no sweeper runs."""
+    with progress_bar() as progress:
+        task = progress.add_task("replay", total=job.counted)
+        while True:
+            moved = await continue_replays(db)
+            now = await read_replay(db, job.replay_id)
+            progress.update(task, completed=now.replayed)
+            if now.finished_at is not None:
+                return now
+            if not moved:
+                await asyncio.sleep(PAUSE.total_seconds())

@@ -1,0 +1,123 @@
+"""`penstock doctor`: look at everything that can be wrong and say it, one line each."""
+
+import asyncio
+import platform
+import sys
+from collections.abc import AsyncGenerator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from penstock.base.errors import PenstockError
+from penstock.base.settings import settings
+from penstock.cli.exits import Exit
+from penstock.cli.migrate import pending
+from penstock.cli.output import duration, json_option, print_lines, print_rows
+from penstock.cli.place import connected, data_dir_option, find_dsn
+from penstock.kernel.inspect import LaneDepth, measure_lanes
+from penstock.kernel.lane import list_lanes
+from penstock.postgres.pool import Connection, address
+from penstock.postgres.statement import statement
+
+READ_SERVER = statement(__package__, "read_server.sql")
+
+VERSION_MIN = 140_000  # What the kernel's SQL was written for; the embedded server is 18.
+SKEW_MAX = timedelta(seconds=2)  # Only the database's clock counts; more than this puzzles people.
+OVERDUE_MAX = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found."""
+
+    verdict: Literal["ok", "warn", "fail"]
+    check: str
+    detail: str
+
+
+@click.command()
+@data_dir_option
+@json_option
+def doctor(*, data_dir: Path | None, as_json: bool) -> None:
+    """Check settings, database, schema, clocks, leases and lanes; exit 1 if something fails."""
+    findings = asyncio.run(_examine(data_dir))
+    if as_json:
+        print_rows([asdict(each) for each in findings], as_json=True, none="")
+    else:
+        print_lines([[each.verdict, each.check, each.detail] for each in findings])
+    if any(each.verdict == "fail" for each in findings):
+        sys.exit(Exit.FAILED)
+
+
+async def _examine(data_dir: Path | None) -> list[Finding]:
+    findings: list[Finding] = []
+    try:
+        async for each in _checks(data_dir):
+            findings.append(each)  # noqa: PERF401  What was found before a failure is kept.
+    except PenstockError as failed:
+        findings.append(Finding("fail", "database", str(failed)))
+    return findings
+
+
+async def _checks(data_dir: Path | None) -> AsyncGenerator[Finding]:
+    yield Finding("ok", "python", platform.python_version())
+    yield Finding("ok", "settings", f"log level {settings().log_level}")
+    async with connected(data_dir) as db:
+        async for each in _server(db, find_dsn(data_dir)):
+            yield each
+        missing = await pending(db)
+        if missing:
+            yield Finding("fail", "schema", f"lacks {', '.join(missing)}; run: penstock migrate")
+            return
+        yield Finding("ok", "schema", "up to date")
+        async for each in _lanes(db):
+            yield each
+
+
+async def _server(db: Connection, dsn: str) -> AsyncGenerator[Finding]:
+    asked_at = datetime.now(UTC)
+    row = await db.fetchrow(READ_SERVER)
+    assert row is not None, "a SELECT without FROM has one row"
+    trip = datetime.now(UTC) - asked_at
+    is_new_enough = row["version_number"] >= VERSION_MIN
+    told = f"PostgreSQL {row['version']} at {address(dsn)}"
+    yield Finding("ok" if is_new_enough else "fail", "database", told)
+    skew = abs(row["now"] - asked_at - trip / 2)
+    verdict = "ok" if skew <= SKEW_MAX else "warn"
+    yield Finding(verdict, "clock", f"{skew / timedelta(milliseconds=1):.0f} ms off the database's")
+
+
+async def _lanes(db: Connection) -> AsyncGenerator[Finding]:
+    depths = await measure_lanes(db)
+    expired = {each.lane: each.expired_leases for each in depths}
+    yield _some("expired leases", expired, "no sweeper seems to run: start a worker")
+    yield _overdue(depths)
+    paused = [each.name for each in await list_lanes(db) if not each.enabled]
+    yield Finding("warn" if paused else "ok", "paused lanes", ", ".join(paused) or "none")
+    died = {each.lane: each.dead for each in depths}
+    yield _some("dead letters", died, "see: penstock dead list")
+    held = {each.lane: each.held for each in depths}
+    yield _some("held items", held, "each waits for a person to decide")
+
+
+def _some(check: str, counts: dict[str, int], advice: str) -> Finding:
+    found = {lane: count for lane, count in counts.items() if count}
+    if not found:
+        return Finding("ok", check, "none")
+    told = ", ".join(f"{count} in {lane}" for lane, count in found.items())
+    return Finding("warn", check, f"{told}; {advice}")
+
+
+def _overdue(depths: list[LaneDepth]) -> Finding:
+    late = {
+        each.lane: timedelta(seconds=round(each.oldest_due_seconds))
+        for each in depths
+        if each.oldest_due_seconds > OVERDUE_MAX.total_seconds()
+    }
+    if not late:
+        return Finding("ok", "overdue items", f"none above {duration(OVERDUE_MAX)}")
+    told = ", ".join(f"{lane} by {duration(by)}" for lane, by in late.items())
+    return Finding("warn", "overdue items", f"{told}; is there a worker with a handler?")

@@ -1,0 +1,285 @@
+"""`penstock item`: see items, hand them in, and decide about single ones."""
+
+import sys
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+import msgspec
+
+from penstock.base.errors import InvalidInput, UnknownItem
+from penstock.cli.output import (
+    json_option,
+    print_json,
+    print_record,
+    print_rows,
+    progress_bar,
+    raw,
+    without,
+)
+from penstock.cli.place import ask, data_dir_option, operator
+from penstock.cli.values import ITEM_ID, LIMIT, parse_instant
+from penstock.kernel import operate
+from penstock.kernel.enqueue import check, enqueue, enqueue_many
+from penstock.kernel.inspect import find_item, list_items, read_attempts, read_item
+from penstock.kernel.item import Accepted, ItemId, NewItem
+from penstock.postgres.pool import Connection
+
+LINE_BYTES_MAX = 64 * 1024 * 1024  # The largest payload that a lane may allow.
+
+
+@click.group()
+def item() -> None:
+    """See items, hand them in, decide about single ones."""
+
+
+@item.command()
+@click.argument("item_id", type=ITEM_ID, metavar="ID", required=False)
+@click.option("--lane", help="With --key: find the item by its key instead.")
+@click.option("--key", help="The key that it was enqueued with.")
+@data_dir_option
+@json_option
+def show(
+    *,
+    item_id: int | None,
+    lane: str | None,
+    key: str | None,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Show one item, its payload and its attempts."""
+    if (item_id is None) != (lane is not None and key is not None):
+        raise click.UsageError("give either an ID, or --lane and --key")
+
+    async def read(db: Connection) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        if lane is not None and key is not None:
+            found = await find_item(db, lane, key)
+        else:
+            assert item_id is not None, "checked above"
+            found = await read_item(db, ItemId(item_id))
+        if found is None:
+            raise UnknownItem(str(item_id))
+        attempts = [asdict(attempt) for attempt in await read_attempts(db, found.id)]
+        record = asdict(found) | {"payload": raw(found.payload)}
+        return record, [each | {"result": raw(each["result"])} for each in attempts]
+
+    record, attempts = ask(data_dir, read)
+    if as_json:
+        print_json(record | {"history": attempts})
+        return
+    print_record(record, as_json=False)
+    if attempts:
+        click.echo()
+        rows = [without(attempt, ["claimed_at", "token"]) for attempt in attempts]
+        print_rows(rows, as_json=False, none="")
+
+
+@item.command("list")
+@click.argument("lane")
+@click.option("--limit", type=LIMIT, default=20, show_default=True)
+@click.option("--after", type=ITEM_ID, metavar="ID", help="Go on after this item.")
+@data_dir_option
+@json_option
+def list_(
+    *, lane: str, limit: int, after: int | None, data_dir: Path | None, as_json: bool
+) -> None:
+    """List a lane's items, the newest first."""
+    start = None if after is None else ItemId(after)
+    found = ask(data_dir, lambda db: list_items(db, lane, after=start, limit=limit))
+    rows = [without(asdict(each), ["payload", "lane"]) for each in found]
+    print_rows(rows, as_json=as_json, none=f"lane {lane} has no items here")
+
+
+@item.command()
+@click.argument("item_id", type=ITEM_ID, metavar="ID")
+@data_dir_option
+@json_option
+def retry(*, item_id: int, data_dir: Path | None, as_json: bool) -> None:
+    """Give a dead or held item another set of attempts, from now on."""
+    _decide(
+        data_dir, item_id, lambda db, it: operate.retry(db, it, who=operator()), as_json=as_json
+    )
+
+
+@item.command()
+@click.argument("item_id", type=ITEM_ID, metavar="ID")
+@data_dir_option
+@json_option
+def cancel(*, item_id: int, data_dir: Path | None, as_json: bool) -> None:
+    """End an item for good, unless a worker holds it or it is done."""
+    _decide(
+        data_dir, item_id, lambda db, it: operate.cancel(db, it, who=operator()), as_json=as_json
+    )
+
+
+@item.command()
+@click.argument("item_id", type=ITEM_ID, metavar="ID")
+@click.argument("due_at", metavar="INSTANT")
+@data_dir_option
+@json_option
+def reschedule(*, item_id: int, due_at: str, data_dir: Path | None, as_json: bool) -> None:
+    """Give a waiting item another due instant: 2030-01-31T16:00:00Z, or +5m from now."""
+    instant = parse_instant(due_at, field="due_at")
+    _decide(
+        data_dir,
+        item_id,
+        lambda db, it: operate.reschedule(db, it, instant, who=operator()),
+        as_json=as_json,
+    )
+
+
+def _decide(
+    data_dir: Path | None,
+    item_id: int,
+    work: Callable[[Connection, ItemId], Awaitable[None]],
+    *,
+    as_json: bool,
+) -> None:
+    """Do something to one item and show where it stands now."""
+
+    async def change(db: Connection) -> dict[str, Any]:
+        await work(db, ItemId(item_id))
+        found = await read_item(db, ItemId(item_id))
+        if found is None:
+            raise UnknownItem(item_id)
+        return {"id": found.id, "lane": found.lane, "state": found.state, "due_at": found.due_at}
+
+    print_record(ask(data_dir, change), as_json=as_json)
+
+
+# ------------------------------------------------------------------------------------- enqueue
+
+
+class Line(msgspec.Struct, forbid_unknown_fields=True):
+    """One line of a file of items."""
+
+    payload: Any
+    key: str | None = None
+    due_at: datetime | None = None
+    order_key: str | None = None
+    not_after: datetime | None = None
+
+
+@item.command("enqueue")
+@click.argument("lane")
+@click.argument("payload", required=False, metavar="[JSON]")
+@click.option("--key", help="Your own id: the same key again is the same item.")
+@click.option("--due-at", metavar="INSTANT", help="When it is due.  [now]")
+@click.option("--order-key", help="Items with the same one run one after another.")
+@click.option("--not-after", metavar="INSTANT", help="Its deadline.")
+@click.option(
+    "--file",
+    "source",
+    type=click.File("rb"),
+    help='Many items, one per line: {"payload": ..., "key": ...}; - for standard input.',
+)
+@data_dir_option
+@json_option
+def enqueue_(  # noqa: PLR0913  One parameter per option.
+    *,
+    lane: str,
+    payload: str | None,
+    key: str | None,
+    due_at: str | None,
+    order_key: str | None,
+    not_after: str | None,
+    source: BinaryIO | None,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Hand in one item as JSON, or with --file many of them, all or none.
+
+    JSON may be - to read one payload from standard input.
+    """
+    if (payload is None) == (source is None):
+        raise click.UsageError("give either a JSON payload or --file")
+    if source is not None:
+        if any((key, due_at, order_key, not_after)):
+            raise click.UsageError("with --file, key and instants stand in its lines")
+        _enqueue_file(lane, source, data_dir, as_json=as_json)
+        return
+    new = NewItem(
+        payload=_decode(payload),
+        key=key,
+        due_at=_instant("due_at", due_at),
+        order_key=order_key,
+        not_after=_instant("not_after", not_after),
+    )
+    accepted = ask(data_dir, lambda db: enqueue(db, lane, new))
+    print_record({"id": accepted.id, "is_new": accepted.is_new}, as_json=as_json)
+
+
+def _instant(field: str, text: str | None) -> datetime | None:
+    return None if text is None else parse_instant(text, field=field)
+
+
+def _decode(payload: str | None) -> object:
+    try:
+        text = sys.stdin.read() if payload == "-" else payload or ""
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as refused:
+        raise InvalidInput("payload", f"is not JSON: {refused}") from None
+
+
+def _enqueue_file(lane: str, source: BinaryIO, data_dir: Path | None, *, as_json: bool) -> None:
+    async def hand_in(db: Connection) -> list[Accepted]:
+        with counted(_read_lines(source)) as items:
+            return await enqueue_many(db, lane, items)
+
+    accepted = ask(data_dir, hand_in)
+    if as_json:
+        for each in accepted:
+            print_json({"id": each.id, "is_new": each.is_new})
+        return
+    new = sum(each.is_new for each in accepted)
+    click.echo(f"accepted {new} items, {len(accepted) - new} were known already")
+
+
+@contextmanager
+def counted(items: Iterable[NewItem]) -> Generator[Iterator[NewItem]]:
+    """Show how many items have been taken while they are."""
+    with progress_bar() as progress:
+        task = progress.add_task("enqueue", total=None)
+
+        def count() -> Iterator[NewItem]:
+            for each in items:
+                yield each
+                progress.advance(task)
+
+        yield count()
+
+
+def _read_lines(source: BinaryIO) -> Iterator[NewItem]:
+    """Yield the items of a file; raises InvalidInput with the number of the line."""
+    decoder = msgspec.json.Decoder(Line)
+    number = 0
+    try:
+        while text := source.readline(LINE_BYTES_MAX):
+            number += 1
+            if text.strip():
+                yield _to_item(decoder, text)
+    except InvalidInput as refused:
+        raise InvalidInput(f"line {number}, {refused.field}", refused.reason) from refused
+
+
+def _to_item(decoder: msgspec.json.Decoder[Line], text: bytes) -> NewItem:
+    try:
+        line = decoder.decode(text)
+    except msgspec.ValidationError as refused:
+        reason, _, path = str(refused).partition(" - at `$.")
+        raise InvalidInput(path.rstrip("`") or "item", reason) from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as refused:
+        raise InvalidInput("item", f"is not JSON: {refused}") from None
+    new = NewItem(
+        payload=line.payload,
+        key=line.key,
+        due_at=line.due_at,
+        order_key=line.order_key,
+        not_after=line.not_after,
+    )
+    check(new)
+    return new

@@ -1,0 +1,113 @@
+"""`penstock lane`: see policies and change them; a change holds from the next cycle on."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.app import default_policy
+from penstock.base.errors import InvalidInput
+from penstock.base.settings import settings
+from penstock.cli.output import json_option, print_record, print_rows, without
+from penstock.cli.place import ask, data_dir_option, operator
+from penstock.cli.values import parse_policy
+from penstock.kernel.inspect import LaneDepth, measure_lanes
+from penstock.kernel.lane import Lane, create_lane, list_lanes, read_lane, set_lane
+from penstock.postgres.pool import Connection
+
+
+@click.group()
+def lane() -> None:
+    """See lanes and change their policy."""
+
+
+@lane.command("list")
+@data_dir_option
+@json_option
+def list_(*, data_dir: Path | None, as_json: bool) -> None:
+    """List the lanes with what stands in them (counted up to 100,000)."""
+
+    async def read(db: Connection) -> list[dict[str, Any]]:
+        depths = {depth.lane: depth for depth in await measure_lanes(db)}
+        return [_row(each, depths.get(each.name)) for each in await list_lanes(db)]
+
+    print_rows(ask(data_dir, read), as_json=as_json, none="there are no lanes yet")
+
+
+@lane.command()
+@click.argument("name")
+@data_dir_option
+@json_option
+def show(*, name: str, data_dir: Path | None, as_json: bool) -> None:
+    """Show one lane's policy, in the words that `set` takes."""
+    found = ask(data_dir, lambda db: read_lane(db, name))
+    print_record(policy(found), as_json=as_json)
+
+
+@lane.command("set")
+@click.argument("name")
+@click.argument("changes", nargs=-1, metavar="KEY=VALUE...")
+@click.option("--create", is_flag=True, help="Make the lane if it does not exist.")
+@data_dir_option
+@json_option
+def set_(
+    *, name: str, changes: tuple[str, ...], create: bool, data_dir: Path | None, as_json: bool
+) -> None:
+    """Change a lane's policy, such as: rate=1000 burst=50 lease=2m enabled=false.
+
+    Durations are 500ms, 30s, 5m, 1h, 2d or PT30S; `rate=none` takes the limit away. All changes
+    are made or none.
+    """
+    given = parse_policy(changes)
+    if not given and not create:
+        raise InvalidInput("changes", "give at least one key=value")
+
+    async def change(db: Connection) -> Lane:
+        async with db.transaction():
+            if create:
+                await create_lane(db, name, who=operator(), **default_policy(settings()))
+            if not given:
+                return await read_lane(db, name)
+            return await set_lane(db, name, who=operator(), **given)
+
+    print_record(policy(ask(data_dir, change)), as_json=as_json)
+
+
+@lane.command()
+@click.argument("name")
+@data_dir_option
+@json_option
+def pause(*, name: str, data_dir: Path | None, as_json: bool) -> None:
+    """Stop a lane: once this returns, nothing is claimed from it. No item is lost."""
+    _switch(name, data_dir, enabled=False, as_json=as_json)
+
+
+@lane.command()
+@click.argument("name")
+@data_dir_option
+@json_option
+def resume(*, name: str, data_dir: Path | None, as_json: bool) -> None:
+    """Let a paused lane go on."""
+    _switch(name, data_dir, enabled=True, as_json=as_json)
+
+
+def _switch(name: str, data_dir: Path | None, *, enabled: bool, as_json: bool) -> None:
+    changed = ask(data_dir, lambda db: set_lane(db, name, who=operator(), enabled=enabled))
+    record = {"name": changed.name, "enabled": changed.enabled}
+    if as_json:
+        print_record(record, as_json=True)
+    else:
+        click.echo(f"lane {changed.name} is {'running' if enabled else 'paused'}")
+
+
+def policy(found: Lane) -> dict[str, Any]:
+    """Return a lane as one flat record, with the field names that `lane set` takes."""
+    record = without(asdict(found), ["lane_id", "backoff"])
+    backoff = {f"backoff_{name}": value for name, value in asdict(found.backoff).items()}
+    return record | backoff
+
+
+def _row(found: Lane, depth: LaneDepth | None) -> dict[str, Any]:
+    counts = {} if depth is None else without(asdict(depth), ["lane"])
+    return {"name": found.name, "enabled": found.enabled, "rate": found.rate} | counts

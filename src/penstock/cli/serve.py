@@ -1,0 +1,39 @@
+"""`penstock serve`: the API alone. Many may run against one database."""
+
+from pathlib import Path
+
+import click
+
+from penstock.app import Penstock
+from penstock.base.settings import settings
+from penstock.cli.first_key import ensure_given_key
+from penstock.cli.lifetime import Stop, check_host, listening, run_until_stopped
+from penstock.cli.load import load_app
+from penstock.cli.output import json_option, print_json
+from penstock.cli.place import data_dir_option, find_dsn
+
+
+@click.command()
+@click.option("--app", "spec", metavar="MODULE:NAME", help="Your Penstock: checks payload types.")
+@click.option("--host", help="Address of the API.  [127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port of the API, 0 for any.  [8080]")
+@data_dir_option
+@json_option
+def serve(
+    *, spec: str | None, host: str | None, port: int | None, data_dir: Path | None, as_json: bool
+) -> None:
+    """Run the REST API alone, against one database."""
+    app = load_app(spec) if spec else Penstock()
+    app.dsn = app.dsn or find_dsn(data_dir)
+    chosen_host = settings().host if host is None else host
+    check_host(chosen_host)
+    chosen_port = settings().port if port is None else port
+
+    async def run(stop: Stop) -> None:
+        async with app, listening(app, host=chosen_host, port=chosen_port) as url:
+            await ensure_given_key(app)
+            stop.started()
+            print_json({"api": url}) if as_json else click.echo(f"penstock serves {url}")
+            await stop.asked.wait()
+
+    run_until_stopped(run)

@@ -1,0 +1,78 @@
+"""`penstock up`: everything in one process, with a PostgreSQL in it unless one is named."""
+
+from pathlib import Path
+
+import click
+
+from penstock.app import Penstock
+from penstock.base.aio import alongside
+from penstock.base.settings import settings
+from penstock.cli.first_key import ensure_admin_key
+from penstock.cli.lifetime import (
+    Stop,
+    check_host,
+    listening,
+    opened,
+    run_until_stopped,
+    work_until_asked,
+)
+from penstock.cli.load import load_app
+from penstock.cli.output import json_option, print_json, print_lines
+from penstock.cli.place import data_dir_option
+from penstock.postgres.pool import address
+
+
+@click.command()
+@click.option("--app", "spec", metavar="MODULE:NAME", help="Your Penstock, with its handlers.")
+@click.option("--host", help="Address of the API.  [127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port of the API, 0 for any.  [8080]")
+@click.option("--no-worker", is_flag=True, help="Run no handlers: API, sweeper, database only.")
+@data_dir_option
+@json_option
+def up(
+    *,
+    spec: str | None,
+    host: str | None,
+    port: int | None,
+    no_worker: bool,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Run the API, the worker and the database in one process.
+
+    Ctrl-C or SIGTERM stops claiming, finishes what is in flight within
+    PENSTOCK_SHUTDOWN_GRACE_SECONDS and gives back the rest.
+    """
+    app = load_app(spec) if spec else Penstock()
+    chosen_host = settings().host if host is None else host
+    check_host(chosen_host)
+    chosen_port = settings().port if port is None else port
+
+    async def run(stop: Stop) -> None:
+        async with (
+            opened(app, data_dir),
+            alongside(app.run_sweeper()),
+            listening(app, host=chosen_host, port=chosen_port) as url,
+        ):
+            token = await ensure_admin_key(app)
+            stop.started()
+            _announce(app, url, token, as_json=as_json)
+            await (stop.asked.wait() if no_worker else work_until_asked(app, stop))
+
+    run_until_stopped(run)
+
+
+def _announce(app: Penstock, url: str, token: str | None, *, as_json: bool) -> None:
+    """Say where everything is; the token is never shown again."""
+    urls = {"api": url, "docs": f"{url}/docs", "health": f"{url}/health"}
+    if as_json:
+        print_json(urls | {"admin_key": token, "lanes": sorted(app.kinds)})
+        return
+    lines = [[name, link] for name, link in urls.items()]
+    lines.append(["database", address(app.address)])
+    lines.append(["lanes", ", ".join(sorted(app.kinds)) or "none with a handler"])
+    if token:
+        lines.append(["admin key", f"{token}  (shown this once: keep it)"])
+    print_lines([["penstock is up", ""], *([f"  {name}", value] for name, value in lines)])
+    if not app.kinds:
+        click.echo("  hint: give your handlers with --app module:name; until then items only wait")

@@ -1,0 +1,59 @@
+"""The command line in this process, on a database of the test's own."""
+
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+import pytest
+import structlog
+
+from penstock.base.settings import settings
+from penstock.cli import main
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Ended]
+
+
+@pytest.fixture
+def bare_cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Generator[Cli]:
+    """Commands in an environment that names no database."""
+    monkeypatch.delenv("PENSTOCK_DATABASE_URL", raising=False)
+    settings.cache_clear()
+
+    def run(*arguments: str) -> Ended:
+        codes: list[int] = []
+
+        def leave() -> None:
+            try:
+                main(arguments)
+            except SystemExit as left:
+                codes.append(int(left.code or 0))
+
+        # A thread of its own: the command runs a loop, and the test's loop runs in this one.
+        thread = threading.Thread(target=leave)
+        thread.start()
+        thread.join()
+        said = capsys.readouterr()
+        (code,) = codes
+        return Ended(code=code, out=said.out, err=said.err)
+
+    yield run
+    settings.cache_clear()
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def cli(bare_cli: Cli, dsn: str, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Commands on this test's own database."""
+    monkeypatch.setenv("PENSTOCK_DATABASE_URL", dsn)
+    settings.cache_clear()
+    return bare_cli

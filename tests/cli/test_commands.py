@@ -1,0 +1,381 @@
+"""The verbs on a real database: what they print, what they change, and how they refuse."""
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from penstock.kernel.claim import Cursor, Lease, claim
+from penstock.kernel.inspect import list_audit, list_dead, read_item
+from penstock.kernel.item import Dead, ItemId
+from penstock.kernel.lane import read_lane
+from penstock.kernel.settle import Ended as Attempted
+from penstock.kernel.settle import settle
+from penstock.postgres.pool import Pool
+from tests.cli.conftest import Cli
+
+LANE = "orders"
+
+
+@pytest.fixture
+def lane(cli: Cli) -> str:
+    assert cli("lane", "set", LANE, "--create").code == 0
+    return LANE
+
+
+def enqueue(cli: Cli, *arguments: str) -> ItemId:
+    ended = cli("item", "enqueue", LANE, *arguments, "--json")
+    assert ended.code == 0, ended.err
+    return ItemId(json.loads(ended.out)["id"])
+
+
+async def kill(db: Pool, reason: str) -> None:
+    """Make every due item of the lane dead."""
+    lane = await read_lane(db, LANE)
+    async with db.acquire() as connection:
+        lease = await claim(connection, lane.lane_id, Cursor(), limit=500, worker="test")
+        assert isinstance(lease, Lease)
+        ended = [Attempted(item, Dead(reason), 0) for item in lease.items]
+        async with connection.transaction():
+            assert await settle(connection, lane, lease, ended=ended, closes=True)
+
+
+# ---------------------------------------------------------------------------------------- lanes
+
+
+@pytest.mark.usefixtures("lane")
+async def test_a_policy_set_by_words_is_stored_and_audited(cli: Cli, db: Pool) -> None:
+    ended = cli("lane", "set", LANE, "rate=1000", "lease=2m", "--json")
+
+    assert json.loads(ended.out)["lease"] == "PT120S"
+    stored = await read_lane(db, LANE)
+    assert stored.rate == 1000
+    latest, *_ = await list_audit(db, subject=LANE)
+    assert latest.who.startswith("cli:")
+
+
+@pytest.mark.usefixtures("lane")
+async def test_one_wrong_word_changes_nothing(cli: Cli, db: Pool) -> None:
+    ended = cli("lane", "set", LANE, "batch_size=7", "rate=-1")
+
+    assert ended.code == 2
+    assert ended.err.startswith("penstock: rate: must be")
+    assert ended.err.count("\n") == 1
+    assert (await read_lane(db, LANE)).batch_size == 500
+
+
+async def test_a_refused_policy_creates_no_lane(cli: Cli) -> None:
+    """`--create` and the changes are one transaction."""
+    assert cli("lane", "set", "half", "rate=-1", "--create").code == 2
+
+    assert cli("lane", "show", "half").code == 2
+
+
+@pytest.mark.usefixtures("lane")
+@pytest.mark.covers("A74")
+async def test_a_paused_lane_keeps_its_items_and_resumes(cli: Cli, db: Pool) -> None:
+    """The kill switch must lose nothing."""
+    waiting = enqueue(cli, "{}")
+    lane = await read_lane(db, LANE)
+
+    assert cli("lane", "pause", LANE).out == f"lane {LANE} is paused\n"
+    async with db.acquire() as connection:
+        paused = await claim(connection, lane.lane_id, Cursor(), limit=1, worker="test")
+        assert cli("lane", "resume", LANE).code == 0
+        resumed = await claim(connection, lane.lane_id, Cursor(), limit=1, worker="test")
+
+    assert not isinstance(paused, Lease)
+    assert isinstance(resumed, Lease)
+    assert [item.id for item in resumed.items] == [waiting]
+
+
+@pytest.mark.usefixtures("lane")
+def test_lanes_are_listed_for_people_and_for_programs(cli: Cli) -> None:
+    assert cli("lane", "list").out.splitlines()[1].startswith(LANE)
+    (line,) = cli("lane", "list", "--json").out.splitlines()
+    assert json.loads(line)["ready"] == 0
+
+
+# ---------------------------------------------------------------------------------------- items
+
+
+@pytest.mark.usefixtures("lane")
+def test_an_item_is_shown_by_id_and_by_key(cli: Cli) -> None:
+    item_id = enqueue(cli, '{"amount": "12.50"}', "--key", "a", "--due-at", "2199-01-01T00:00:00Z")
+
+    by_id = json.loads(cli("item", "show", str(item_id), "--json").out)
+    by_key = json.loads(cli("item", "show", "--lane", LANE, "--key", "a", "--json").out)
+
+    assert by_id == by_key
+    assert by_id["payload"] == {"amount": "12.50"}
+    assert by_id["state"] == "scheduled"
+    assert by_id["history"] == []
+
+
+@pytest.mark.usefixtures("lane")
+async def test_an_item_is_rescheduled_and_cancelled(cli: Cli, db: Pool) -> None:
+    item_id = enqueue(cli, "1")
+
+    assert cli("item", "reschedule", str(item_id), "2199-01-01T00:00:00Z").code == 0
+    moved = await read_item(db, item_id)
+    assert cli("item", "cancel", str(item_id)).code == 0
+    ended = await read_item(db, item_id)
+
+    assert moved is not None
+    assert moved.due_at == datetime(2199, 1, 1, tzinfo=UTC)
+    assert ended is not None
+    assert ended.state == "cancelled"
+
+
+@pytest.mark.usefixtures("lane")
+def test_what_the_state_does_not_allow_is_a_conflict(cli: Cli) -> None:
+    item_id = enqueue(cli, "1")
+
+    ended = cli("item", "retry", str(item_id))
+
+    assert ended.code == 3
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("lane")
+def test_a_key_with_another_payload_is_a_conflict_with_both_hashes(cli: Cli) -> None:
+    enqueue(cli, "1", "--key", "a")
+
+    ended = cli("item", "enqueue", LANE, "2", "--key", "a")
+
+    assert ended.code == 3
+    assert "stored" in ended.err
+    assert "given" in ended.err
+
+
+BAD_ITEMS = {
+    "no JSON": ["{"],
+    "NaN": ["NaN"],
+    "a NUL": ['"\\u0000"'],
+    "too deep": ["[" * 100 + "]" * 100],
+    "absurdly deep": ["[" * 100_000],
+    "too large": ['"' + "x" * 300_000 + '"'],
+    "a year that cannot be": ["1", "--due-at", "9999-01-01T00:00:00Z"],
+    "no time zone": ["1", "--due-at", "2030-01-01T00:00:00"],
+    "a key too long": ["1", "--key", "k" * 256],
+    "an empty key": ["1", "--key", ""],
+    "a deadline before it is due": [
+        *("1", "--due-at", "2031-01-01T00:00:00Z", "--not-after", "2030-01-01T00:00:00Z")
+    ],
+}
+
+
+@pytest.mark.usefixtures("lane")
+@pytest.mark.parametrize("arguments", BAD_ITEMS.values(), ids=BAD_ITEMS)
+async def test_a_bad_item_is_one_line_and_nothing_is_written(
+    cli: Cli, db: Pool, arguments: list[str]
+) -> None:
+    ended = cli("item", "enqueue", LANE, *arguments)
+
+    assert ended.code == 2
+    assert ended.err.startswith("penstock: ")
+    assert ended.err.count("\n") == 1
+    assert await db.fetchval("SELECT count(*) FROM penstock.item") == 0
+
+
+def test_an_unknown_lane_is_bad_input(cli: Cli) -> None:
+    ended = cli("item", "enqueue", "nowhere", "1")
+
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("penstock: no lane is named 'nowhere'")
+
+
+@pytest.mark.usefixtures("lane")
+async def test_a_file_of_items_is_taken_whole(cli: Cli, db: Pool, tmp_path: Path) -> None:
+    file = tmp_path / "items.ndjson"
+    file.write_text('{"payload": 1, "key": "a"}\n\n{"payload": 2}\n{"payload": 1, "key": "a"}\n')
+
+    ended = cli("item", "enqueue", LANE, "--file", str(file))
+
+    assert ended.out == "accepted 2 items, 1 were known already\n"
+    assert await db.fetchval("SELECT count(*) FROM penstock.item") == 2
+
+
+@pytest.mark.usefixtures("lane")
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"payload": 1, "colour": "red"}',
+        '{"key": "a"}',
+        '{"payload": 1, "key": 5}',
+        '{"payload": 1, "due_at": "soon"}',
+        '{"payload": 1, "due_at": "9999-01-01T00:00:00Z"}',
+        "[]",
+        "{",
+        "\xff",
+    ],
+)
+async def test_one_bad_line_refuses_the_file_and_is_named(
+    cli: Cli, db: Pool, *, tmp_path: Path, line: str
+) -> None:
+    file = tmp_path / "items.ndjson"
+    file.write_bytes(b'{"payload": 1}\n' + line.encode("latin-1") + b"\n")
+
+    ended = cli("item", "enqueue", LANE, "--file", str(file))
+
+    assert ended.code == 2
+    assert ended.err.startswith("penstock: line 2")
+    assert ended.err.count("\n") == 1
+    assert await db.fetchval("SELECT count(*) FROM penstock.item") == 0
+
+
+# ---------------------------------------------------------------------------------- dead letters
+
+
+@pytest.mark.usefixtures("lane")
+async def test_dead_items_are_listed_and_replayed_by_reason(cli: Cli, db: Pool) -> None:
+    first = enqueue(cli, "1")
+    await kill(db, "broken")
+    second = enqueue(cli, "2")
+    await kill(db, "closed")
+
+    listed = [json.loads(line) for line in cli("dead", "list", "--json").out.splitlines()]
+    ended = cli("dead", "replay", LANE, "--reason", "broken", "--yes")
+
+    assert [(each["id"], each["reason"]) for each in listed] == [
+        (first, "broken"),
+        (second, "closed"),
+    ]
+    assert ended.out == "replayed 1 items\n"
+    assert [each.id for each in await list_dead(db)] == [second]
+
+
+@pytest.mark.usefixtures("lane")
+async def test_a_replay_is_not_begun_where_nobody_can_say_yes(cli: Cli, db: Pool) -> None:
+    """A script must say so itself."""
+    enqueue(cli, "1")
+    await kill(db, "broken")
+
+    ended = cli("dead", "replay", LANE)
+
+    assert ended.code == 2
+    assert "Replay 1 dead items" in ended.err
+    assert len(await list_dead(db)) == 1
+
+
+# ----------------------------------------------------------------------- keys, doctor, migrations
+
+
+def test_a_token_is_printed_when_it_is_made_and_never_again(cli: Cli) -> None:
+    made = json.loads(cli("key", "create", "ci", "--scope", "produce", "--json").out)
+
+    (listed,) = cli("key", "list", "--json").out.splitlines()
+
+    assert made["token"] not in listed
+    assert json.loads(listed)["scopes"] == ["produce"]
+    assert cli("key", "revoke", made["key_id"]).code == 0
+    assert json.loads(cli("key", "list", "--json").out)["revoked_at"] is not None
+
+
+def test_a_key_needs_a_known_scope(cli: Cli) -> None:
+    assert cli("key", "create", "ci", "--scope", "everything").code == 2
+    assert cli("key", "create", "ci").code == 2
+    assert cli("key", "revoke", "nobody").code == 2
+
+
+@pytest.mark.usefixtures("lane")
+async def test_the_doctor_warns_of_what_a_person_should_look_at(cli: Cli, db: Pool) -> None:
+    enqueue(cli, "1")
+    await kill(db, "broken")
+    cli("lane", "pause", LANE)
+
+    ended = cli("doctor", "--json")
+
+    assert ended.code == 0
+    findings = {each["check"]: each for each in map(json.loads, ended.out.splitlines())}
+    assert findings["schema"]["verdict"] == "ok"
+    assert findings["paused lanes"]["verdict"] == "warn"
+    assert findings["dead letters"]["detail"].startswith(f"1 in {LANE}")
+
+
+def test_an_empty_database_is_found_out_and_migrated(
+    cli: Cli, empty_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_DATABASE_URL", empty_dsn)
+
+    before = cli("lane", "list")
+    check = cli("migrate", "--check")
+    sick = cli("doctor")
+    applied = cli("migrate")
+    again = cli("migrate", "--check")
+
+    assert (before.code, before.err.count("\n")) == (1, 1)
+    assert "penstock migrate" in before.err
+    assert (check.code, sick.code) == (1, 1)
+    assert "applied penstock.kernel/0001_kernel" in applied.out
+    assert (again.code, again.out) == (0, "the schema is up to date\n")
+
+
+def test_without_a_database_the_way_out_is_named(bare_cli: Cli, tmp_path: Path) -> None:
+    ended = bare_cli("lane", "list", "--data-dir", str(tmp_path))
+
+    assert ended.code == 4
+    assert "penstock up" in ended.err
+    assert ended.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------- the command itself
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["frobnicate"],
+        ["lane", "frobnicate"],
+        ["lane", "set"],
+        ["item", "show", "abc"],
+        ["item", "show", "1", "--lane", "a", "--key", "b"],
+        ["item", "enqueue", "a"],
+        ["item", "enqueue", "a", "1", "--file", "/nowhere"],
+        ["up", "--port", "70000"],
+        ["up", "--host", ""],
+        ["up", "--app", "nowhere"],
+        ["up", "--app", "nowhere:app"],
+        ["worker"],
+        ["worker", "--app", "json:loads"],
+        ["worker", "--app", "json:nothing"],
+        ["demo", "--items", "0"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_one_line_and_code_2(bare_cli: Cli, arguments: list[str]) -> None:
+    ended = bare_cli(*arguments)
+
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("penstock: ")
+    assert ended.err.count("\n") == 1
+
+
+def test_a_wrong_setting_is_named(bare_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_PORT", "high")
+
+    ended = bare_cli("lane", "list")
+
+    assert ended.code == 2
+    assert ended.err.startswith("penstock: PENSTOCK_PORT: ")
+
+
+def test_help_and_version_are_no_errors(bare_cli: Cli) -> None:
+    assert bare_cli("--version").out.startswith("penstock ")
+    assert "Exit codes" in bare_cli("--help").out
+    assert bare_cli("item", "enqueue", "--help").code == 0
+
+
+def test_the_demo_names_the_extra_that_is_missing(
+    bare_cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a minute is spent on what could not be drawn."""
+    monkeypatch.setitem(sys.modules, "plotext", None)
+
+    ended = bare_cli("demo")
+
+    assert ended.code == 4
+    assert ended.err == "penstock: the plot of the demo needs: pip install 'penstock[demo]'\n"

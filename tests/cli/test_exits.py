@@ -1,0 +1,43 @@
+"""Every error ends in one line and one of the documented codes."""
+
+import pytest
+
+from penstock.base import errors
+from penstock.cli.exits import Exit, exit_code, innermost, message
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (errors.InvalidInput("due_at", "is odd"), Exit.BAD_INPUT),
+        (errors.BadSetting("PENSTOCK_PORT", "is odd"), Exit.BAD_INPUT),
+        (errors.BadApp("a:b", "is odd"), Exit.BAD_INPUT),
+        (errors.UnknownLane("a"), Exit.BAD_INPUT),
+        (errors.StateConflict(1, "done", "cancelled"), Exit.CONFLICT),
+        (errors.DatabaseAway("gone"), Exit.UNAVAILABLE),
+        (errors.MissingExtra("api", "the API"), Exit.UNAVAILABLE),
+        (errors.BadMigration("a", "b", "c"), Exit.FAILED),
+        (ZeroDivisionError(), Exit.FAILED),
+    ],
+)
+def test_an_error_has_its_code(failure: Exception, code: Exit) -> None:
+    assert exit_code(failure) == code
+
+
+def test_a_message_is_one_line() -> None:
+    assert message(errors.DatabaseAway("first\nsecond")) == "the database is away: first second"
+
+
+def test_a_stranger_is_named_without_its_words() -> None:
+    """They may hold anything, a password in an address for one."""
+    told = message(ValueError("postgresql://me:secret@host"))
+
+    assert "ValueError" in told
+    assert "secret" not in told
+
+
+def test_the_failure_inside_a_task_group_is_what_counts() -> None:
+    inner = errors.DatabaseAway("gone")
+    group = ExceptionGroup("outer", [ExceptionGroup("inner", [inner])])
+
+    assert innermost(group) is inner

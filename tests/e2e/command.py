@@ -1,0 +1,101 @@
+"""A real process of the command line, whose lines a test can wait for. Leaves no process behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+WAIT_SECONDS = 60.0  # Ten times what the slowest start takes on a busy machine.
+
+
+@dataclass(slots=True)
+class Command:
+    """A process and what it has said so far, standard output and error in one list."""
+
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=list[str])
+    _said: threading.Condition = field(default_factory=threading.Condition)
+    _readers: list[threading.Thread] = field(default_factory=list[threading.Thread])
+
+    def wait_for(self, pattern: str, *, after: int = 0) -> re.Match[str]:
+        """Return the first match in a line from number `after` on, once it is there."""
+        with self._said:
+            found = self._said.wait_for(
+                lambda: self._find(pattern, after) or self._is_silent(), timeout=WAIT_SECONDS
+            )
+        assert isinstance(found, re.Match), f"no {pattern!r} in:\n" + "\n".join(self.lines)
+        return found
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and return the exit code."""
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Return the exit code once the process has ended and all it said is here."""
+        code = self.process.wait(timeout=WAIT_SECONDS)
+        for reader in self._readers:
+            reader.join(timeout=WAIT_SECONDS)
+        return code
+
+    def listen(self, stream: IO[str]) -> None:
+        """Collect the lines of a stream from now on."""
+        reader = threading.Thread(target=self._read, args=[stream])
+        self._readers.append(reader)
+        reader.start()
+
+    def _read(self, stream: IO[str]) -> None:
+        with stream:
+            for line in stream:
+                with self._said:
+                    self.lines.append(line.rstrip("\n"))
+                    self._said.notify_all()
+        with self._said:
+            self._said.notify_all()
+
+    def _find(self, pattern: str, after: int) -> re.Match[str] | None:
+        found = (re.search(pattern, line) for line in self.lines[after:])
+        return next((match for match in found if match), None)
+
+    def _is_silent(self) -> bool:
+        return self.process.poll() is not None
+
+
+@contextmanager
+def penstock(
+    *arguments: str, folder: Path, environment: Mapping[str, str] | None = None
+) -> Generator[Command]:
+    """Run `penstock …` in `folder` while the body runs; killed at the end if it still lives."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli", *arguments],
+        cwd=folder,
+        env=clean_environment(environment or {}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    command = Command(process)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    command.listen(process.stdout)
+    command.listen(process.stderr)
+    try:
+        yield command
+    finally:
+        if process.poll() is None:
+            process.kill()
+        command.wait()
+
+
+def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """Return our environment without settings of Penstock, and with `extra`."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    return kept | {"PYTHONUNBUFFERED": "1"} | dict(extra)

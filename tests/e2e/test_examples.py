@@ -1,0 +1,41 @@
+"""Every example runs as it stands and ends by itself."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.command import clean_environment
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+SAYS = {
+    "quickstart.py": ["hello, Ada", "hello, Grace", "hello, Edsger"],
+    "batch_handler.py": ["paid 12.50 to account-0", "paid 12.50 to last"],
+    "transactional_enqueue.py": [
+        "order 1 was rolled back, and its mail with it",
+        "mail about order 2",
+    ],
+}
+
+
+def test_every_example_is_tested() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.py")} == SAYS.keys()
+
+
+@pytest.mark.parametrize(("name", "said"), SAYS.items(), ids=SAYS)
+def test_an_example_does_what_it_says(dsn: str, *, name: str, said: list[str]) -> None:
+    """An example that does not run is worse than none."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)],
+        check=True,
+        env=clean_environment({"PENSTOCK_DATABASE_URL": dsn}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    for line in said:
+        assert line in done.stdout.splitlines()
+    assert "mail about order 1" not in done.stdout

@@ -1,0 +1,155 @@
+"""Workers as processes: sharing a lane, and a database that is not there when it should be."""
+
+import asyncio
+import os
+import select
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.base.log import get_logger
+from penstock.kernel.enqueue import enqueue
+from penstock.kernel.inspect import balance
+from penstock.kernel.item import NewItem
+from penstock.postgres.cluster import launch
+from penstock.postgres.embedded import running, start, stop
+from penstock.postgres.pool import Pool, connect, wait_until_up
+from tests.e2e.command import WAIT_SECONDS, penstock
+
+WORKER = ("worker", "--app", "gated:app")
+
+
+def at(dsn: str) -> dict[str, str]:
+    return {"PENSTOCK_DATABASE_URL": dsn}
+
+
+async def hand_in(dsn: str, lane: str, payload: int) -> None:
+    db = await connect(dsn)
+    await enqueue(db, lane, NewItem(payload=payload))
+    await db.close()
+
+
+def kill_and_wait(pid: int) -> None:
+    """Kill a process that is not our child, and return when it is gone."""
+    process = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    select.select([process], [], [])
+    os.close(process)
+
+
+async def test_two_workers_share_a_lane(
+    dsn: str, db: Pool, *, folder: Path, gate: Callable[[int], Path]
+) -> None:
+    """Each has one item in hand at the same time, and none has the other's."""
+    gates = [gate(1), gate(2)]
+    with (
+        penstock(*WORKER, folder=folder, environment=at(dsn)) as one,
+        penstock(*WORKER, "--lane", "gated", folder=folder, environment=at(dsn)) as two,
+    ):
+        one.wait_for("worker.started")
+        two.wait_for("worker.started")
+
+        await hand_in(dsn, "gated", 1)
+        await hand_in(dsn, "gated", 2)
+        started = {worker.wait_for(r"started (\d) in").group(1) for worker in (one, two)}
+        for each in gates:
+            each.write_bytes(b"")
+        ended = {worker.wait_for(r"ended (\d)").group(1) for worker in (one, two)}
+
+        assert started == ended == {"1", "2"}
+        assert [worker.stop() for worker in (one, two)] == [0, 0]
+    counted = await balance(db)
+    assert (counted.accepted, counted.done) == (2, 2)
+
+
+def test_a_lane_without_a_handler_is_refused(folder: Path) -> None:
+    with penstock(*WORKER, "--lane", "nowhere", folder=folder, environment=at("x")) as worker:
+        assert worker.wait() == 2
+
+    assert len(worker.lines) == 1
+    assert "no handler for nowhere" in worker.lines[0]
+
+
+async def test_sigterm_gives_back_at_once_what_was_claimed_and_not_started(
+    dsn: str, db: Pool, *, folder: Path
+) -> None:
+    """Items that wait for their turn must neither hold up the stop nor lose an attempt."""
+    # Were it to wait for the grace, the test would fail of its own time limit.
+    environment = at(dsn) | {"PENSTOCK_SHUTDOWN_GRACE_SECONDS": "600"}
+    with penstock(*WORKER, folder=folder, environment=environment) as worker:
+        worker.wait_for("worker.started")
+        await hand_in(dsn, "later", 1)
+        await until_leased(db)
+
+        assert worker.stop() == 0
+
+    counted = await balance(db)
+    assert (counted.ready, counted.leased) == (1, 0)
+    assert await db.fetchval("SELECT count(*) FROM penstock.attempt") == 0
+
+
+async def until_leased(db: Pool) -> None:
+    """Return when a worker holds an item; each look is a round trip, so this is no busy loop."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while (await balance(db)).leased == 0:
+            continue
+
+
+async def test_a_database_that_is_away_at_the_start_is_awaited(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """In a deployment nobody says what starts first."""
+    data_dir = tmp_path_factory.mktemp("late")
+    server = start(data_dir)
+    stop(server)
+
+    with penstock(*WORKER, folder=folder, environment=at(server.dsn)) as worker:
+        worker.wait_for(r"database.awaited.*try=2")
+        with running(data_dir) as late:
+            worker.wait_for("worker.started")
+            await hand_in(late.dsn, "open", 1)
+            worker.wait_for("handled 1")
+            assert worker.stop() == 0
+    assert not any("Traceback" in line for line in worker.lines)
+
+
+async def test_a_database_that_goes_away_later_is_found_again(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The process must not be restarted for that, and the work goes on."""
+    with (
+        running(tmp_path_factory.mktemp("killed")) as server,
+        penstock(*WORKER, folder=folder, environment=at(server.dsn)) as worker,
+    ):
+        worker.wait_for("worker.started")
+        await hand_in(server.dsn, "open", 1)
+        worker.wait_for("handled 1")
+
+        killed = server.pid
+        assert killed is not None
+        kill_and_wait(killed)
+        worker.wait_for("listener.lost")
+        launch(server.cluster, server.options)
+        await wait_until_up(server.dsn, get_logger())
+        await hand_in(server.dsn, "open", 2)
+
+        worker.wait_for("handled 2")
+        assert worker.stop() == 0
+    assert not any("Traceback" in line for line in worker.lines)
+
+
+async def test_a_worker_stops_although_the_database_is_away(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Nothing can be settled any more, and the leases expire by themselves."""
+    grace = {"PENSTOCK_SHUTDOWN_GRACE_SECONDS": "1"}
+    with running(tmp_path_factory.mktemp("gone")) as server:
+        environment = at(server.dsn) | grace
+        with penstock(*WORKER, folder=folder, environment=environment) as worker:
+            worker.wait_for("worker.started")
+            stop(server)
+            worker.wait_for("listener.lost")
+
+            assert worker.stop() == 0
