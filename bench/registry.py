@@ -1,0 +1,65 @@
+"""Who takes part: the peers with their sizes, and our side when `bench/ours.py` is filled in."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from bench import ours
+from bench.environment import Launch, Unavailable, node_peer, oban_peer, python_peer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """One peer. Slow ones get fewer items, so that each measurement takes well under a minute."""
+
+    name: str
+    prepare: Callable[[], Launch]
+    items_max: int
+    has_key: bool = True
+
+
+PEERS: Final = (
+    Peer(name="graphile-worker", prepare=node_peer("graphile.mjs"), items_max=1_000_000),
+    Peer(name="pg-boss", prepare=node_peer("pgboss.mjs"), items_max=1_000_000),
+    Peer(name="pgqueuer", prepare=python_peer("bench.peers.pgqueuer"), items_max=1_000_000),
+    Peer(name="oban", prepare=oban_peer("bench.peers.oban"), items_max=20_000, has_key=False),
+    Peer(name="procrastinate", prepare=python_peer("bench.peers.procrastinate"), items_max=3_000),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """Something that can be measured, or the reason why it cannot."""
+
+    name: str
+    launch: Launch | None
+    items_max: int
+    has_key: bool = True
+    reason: str = ""
+
+
+def peer_subject(peer: Peer) -> Subject:
+    """Prepare a peer's environment; this may install packages."""
+    launch, reason = None, ""
+    try:
+        launch = peer.prepare()
+    except Unavailable as exc:
+        reason = str(exc)
+    return Subject(
+        name=peer.name,
+        launch=launch,
+        items_max=peer.items_max,
+        has_key=peer.has_key,
+        reason=reason,
+    )
+
+
+def our_subject() -> Subject:
+    """Return our side."""
+    filled = ours.FACTORY is not None
+    return Subject(
+        name="penstock",
+        launch=ours.LAUNCH if filled else None,
+        items_max=10_000_000,
+        reason="" if filled else "bench/ours.py is not filled in yet",
+    )
