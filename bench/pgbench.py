@@ -21,30 +21,20 @@ SECONDS_MAX: Final = 600.0
 CARRIED: Final = {
     "token": "0",
     "ids": "{}",
-    "attempts": "{}",
-    "forgiven": "{}",
-    "outcomes": "{}",
     "durations": "{}",
-    "waits": "{}",
-    "reasons": "{}",
-    "results": "{}",
-    "dues": "{}",
     "cursor_due": "-infinity",
     "cursor_id": "0",
 }
 SETTLE_ARGUMENTS: Final = (
-    ":token::bigint", "true", ":ids", ":attempts", ":forgiven", ":outcomes", ":durations", ":waits",
-    ":reasons", ":results", ":dues", "NULL",
+    ":token::bigint", "true", ":ids", ":durations", "'{}'", "'{}'", "'{}'", "'{}'", "'{}'", "'{}'",
+    "NULL",
 )  # fmt: skip
 CLAIM_ARGUMENTS: Final = (
     "1", ":cursor_due::timestamptz", ":cursor_id::bigint", ":batch", "'pgbench'",
     "interval '200 milliseconds'", "NULL",
 )  # fmt: skip
 KEPT: Final = """
-SELECT max(token) AS token, array_agg(id) AS ids, array_agg(attempt + 1) AS attempts,
-    array_agg(forgiven) AS forgiven, array_agg('done'::text) AS outcomes,
-    array_agg(0) AS durations, array_agg(NULL::float8) AS waits, array_agg(NULL::text) AS reasons,
-    array_agg(NULL::jsonb) AS results, array_agg(NULL::timestamptz) AS dues,
+SELECT max(token) AS token, array_agg(id)::text AS ids, array_agg(0)::text AS durations,
     max(due_at) AS cursor_due, max(id) AS cursor_id, sum(length(payload::text)) AS bytes
 FROM claimed
 """
@@ -57,7 +47,7 @@ class PgbenchFailed(Exception):
 def script() -> str:
     """Return one cycle as a pgbench script."""
     claim = _body(CLAIM)
-    start = claim.rindex("\nSELECT leased.token")
+    start = claim.rindex("\nSELECT\n")
     kept = f"{claim[:start]}, claimed AS ({claim[start:]}){KEPT}"
     return "\n".join(
         (

@@ -11,14 +11,12 @@ import msgspec
 import pytest
 
 from penstock import Dead, Done, Hold, Item, Retry
-from penstock.base.log import get_logger
-from penstock.base.meter import Meter
 from penstock.kernel.claim import Claimed, Lease
+from penstock.kernel.crew import Crew
 from penstock.kernel.enqueue import enqueue, enqueue_many
 from penstock.kernel.inspect import balance, read_attempts
 from penstock.kernel.item import ItemId, NewItem
 from penstock.kernel.lane import Lane, pause_lane, resume_lane, set_lane
-from penstock.kernel.runner import Runner
 from penstock.kernel.sweep import rescue
 from penstock.kernel.worker import Worker
 from penstock.postgres.pool import Connection, Pool
@@ -367,16 +365,14 @@ def claimed(item_id: int, *, start_in: float = 0.0) -> Claimed:
 
 
 @pytest.mark.covers("A23", "A75")
-async def test_starts_are_spread_over_the_jitter_window(pool: Pool, lane: Lane) -> None:
+async def test_starts_are_spread_over_the_jitter_window(lane: Lane) -> None:
     """Uniform from nothing to the window, on top of the slot, the earliest first."""
-    runner = Runner(
-        pool, kind_of(lane, Inbox()), lane, worker="test", meter=Meter(), log=get_logger()
-    )
+    crew = Crew(kind=kind_of(lane, Inbox()), lane=lane, on_free=lambda: None, on_ended=lambda: None)
     lease = Lease(token=1, claimed_at=NOON, items=[claimed(n, start_in=1.0) for n in range(1_000)])
 
     for window in (4, 8):
-        runner.lane = replace(lane, jitter_window=window * SECOND)
-        starts = [each.start_in for each in runner._in_starting_order(lease)]
+        crew.lane = replace(lane, jitter_window=window * SECOND)
+        starts = [each.start_in for each in crew.in_starting_order(lease)]
 
         assert starts == sorted(starts)
         assert 1 <= starts[0] < 1 + window / 20

@@ -1,66 +1,40 @@
-"""One lane in one worker process: claim ahead, run the items, settle what has ended.
+"""One lane in one worker process: a loop that claims ahead and a loop that settles behind.
 
-The cycle (settle, then claim, in one transaction) overlaps with the handlers of the batch before.
+They have a connection each, so the server claims one batch and settles another while the handlers
+of a third run: one loop that did both in turn left either the server or the handlers idle.
 """
 
 import asyncio
-import random
-from collections import Counter, deque
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
-
-from msgspec.structs import replace
 
 from penstock.base.aio import spawn
 from penstock.base.errors import DatabaseAway
 from penstock.base.log import Logger
 from penstock.base.meter import Meter
-from penstock.base.watchdog import Guard, Watchdog
-from penstock.kernel.claim import Claimed, Cursor, Lease, claim
-from penstock.kernel.execute import execute, execute_many
-from penstock.kernel.item import Dead, Ending, Returned
+from penstock.kernel.claim import Cursor, Lease, claim
+from penstock.kernel.crew import RETURNED, Crew, OpenLease
+from penstock.kernel.item import Returned
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import Lane
-from penstock.kernel.pace import Pace
 from penstock.kernel.settle import Ended, settle
 from penstock.kernel.wake import Wake
-from penstock.postgres.pool import Connection, Pool, database_away
+from penstock.postgres.pool import Pool, database_away
 
-RETURNED = Returned()
-EXPIRED = Dead("expired")
-
-# Settling part of a lease rewrites its row, so results of slow handlers wait for company this long.
-LINGER = timedelta(milliseconds=20)
 # A worker holds no more unstarted items than it can start in this time: what it holds, others
 # cannot take, and a crash delays.
 STOCK = timedelta(milliseconds=500)
 # While it has work, a lane does not claim for every single item that ends.
 CLAIM_PAUSE = timedelta(milliseconds=10)
-# Rate of items ended is measured over stretches of at least this length.
-MEASURE = timedelta(milliseconds=50)
-# Handlers that never wait would keep the loop to themselves for a whole batch, and the database
-# idle meanwhile: after this many items the loop may answer it.
-BREATH = 20
-
-
-@dataclass(slots=True)
-class OpenLease:
-    """A lease with items that are not settled yet."""
-
-    lease: Lease
-    received_at: float  # The loop's clock when the claim had committed.
-    unsettled: int
-    ended: list[Ended] = field(default_factory=list)
-    ended_first_at: float = 0.0
-    renewed_at: float = 0.0
-    is_lost: bool = False
+AWAY_PAUSE = timedelta(seconds=1)  # A restart of PostgreSQL takes about as long.
 
 
 @dataclass(slots=True)
 class Runner:
-    """The state of one lane in this process. `run` is its loop; the worker feeds `lane`."""
+    """The two loops of one lane. The worker feeds them policies and wake-ups."""
 
     pool: Pool
     kind: AnyKind
@@ -68,50 +42,33 @@ class Runner:
     worker: str
     meter: Meter
     log: Logger
-    wake: Wake = field(default_factory=Wake)
+    wake: Wake = field(default_factory=Wake)  # Of the claims.
     cursor: Cursor = field(default_factory=Cursor)
-    leases: dict[int, OpenLease] = field(default_factory=dict)
-    is_stopping: bool = False
-    _pace: Pace = field(default_factory=Pace)
-    _stopped: asyncio.Event = field(default_factory=asyncio.Event)
-    _waiting: deque[tuple[OpenLease, Claimed]] = field(default_factory=deque)
-    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    _strands: set[asyncio.Task[None]] = field(default_factory=set)
-    _running: int = 0
-    _is_starting: bool = False
+    crew: Crew = field(init=False)
+    _settles: Wake = field(default_factory=Wake)
     _claimed_at: float = 0.0
-    _ended_per_second: float = 0.0
-    _measured_at: float = 0.0
-    _measured: int = 0
-    _watchdog: Watchdog = field(init=False)
-    _unknown: Ending = field(init=False)
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+
+    def __post_init__(self) -> None:
+        self.crew = Crew(
+            kind=self.kind, lane=self.lane, on_free=self.wake.now, on_ended=self._settles.now
+        )
 
     async def run(self) -> None:
-        """Run until `is_stopping` and everything is settled; a lost database is waited for.
+        """Run until it is stopped and everything is settled; a lost database is waited for.
 
         May be called again after a failure: what this process holds is still known.
         """
-        self._running, self._is_starting = 0, False
         async with asyncio.TaskGroup() as group:
-            self._start_another(group)
-            while not (self.is_stopping and not self.leases):
-                try:
-                    progressed = await self._cycle(group)
-                except DatabaseAway as away:
-                    self.log.warning("cycle.failed", lane=self.lane.name, reason=away.reason)
-                    self.wake.within(1.0)
-                    progressed = False
-                if not progressed:
-                    await self.wake.wait()
+            self.crew.begin(group)
+            spawn(group, self._repeat(lambda: self._claim_once(group), self.wake))
+            spawn(group, self._repeat(self._settle_once, self._settles))
         self.wake.cancel()
-
-    def __post_init__(self) -> None:
-        self._watchdog = Watchdog(self.kind.timeout)
-        self._unknown = self.kind.when_unknown("the worker stopped before the handler had ended")
+        self._settles.cancel()
 
     def polled(self, lane: Lane, *, due_in: float | None, began_at: float) -> None:
         """Take the policy as it is now, and look for work when the next item is due."""
-        self.lane = lane
+        self.lane = self.crew.lane = lane
         if due_in is None:
             self.cursor.advance(None, began_at=began_at)
         else:
@@ -119,76 +76,58 @@ class Runner:
 
     def stop(self, *, grace: timedelta) -> None:
         """Claim no more, give back what was not started, and let the rest run for `grace`."""
-        self.is_stopping = True
-        self._stopped.set()
-        while self._waiting:
-            opened, claimed = self._waiting.popleft()
-            self._end(opened, claimed, RETURNED, began_at=self._loop.time())
-        self._loop.call_later(grace.total_seconds(), self._cancel_strands)
+        self.crew.stop(grace=grace)
         self.wake.now()
+        self._settles.now()
 
-    def _cancel_strands(self) -> None:
-        for strand in self._strands:
-            strand.cancel()
+    async def _repeat(self, once: Callable[[], Awaitable[bool]], wake: Wake) -> None:
+        """Call `once` as long as it gets anywhere; then wait to be woken, or end with the stop."""
+        while True:
+            try:
+                progressed = await once()
+            except DatabaseAway as away:
+                self.log.warning("cycle.failed", lane=self.lane.name, reason=away.reason)
+                wake.within(AWAY_PAUSE.total_seconds())
+                progressed = False
+            if self.crew.is_stopping and not self.crew.leases:
+                # The other loop may be waiting for just this.
+                self.wake.now()
+                self._settles.now()
+                return
+            if not progressed:
+                await wake.wait()
 
-    # ------------------------------------------------------------------ the cycle: the database
+    # ------------------------------------------------------------------------------- claiming
 
-    async def _cycle(self, group: asyncio.TaskGroup) -> bool:
-        """Settle what has ended and claim what there is room for; say whether anything happened."""
-        ripe = self._ripe()
+    async def _claim_once(self, group: asyncio.TaskGroup) -> bool:
+        """Claim what there is room for; say whether there was anything."""
         room = self._room()
-        if not ripe and room <= 0:
+        if room <= 0:
             return False
-        found: Lease | float | None = None
-        taken = [(opened, opened.ended) for opened in ripe]
-        for opened in ripe:
-            opened.ended = []
-        began_at = self._loop.time()
-        try:
-            with database_away():
-                async with self.pool.acquire() as db:
-                    if ripe:
-                        async with db.transaction():
-                            await self._settle(db, taken)
-                            found = await self._claim(db, room)
-                    else:
-                        found = await self._claim(db, room)
-        except BaseException:
-            # The commit may have come through all the same; the fence makes a repeat harmless.
-            for opened, ended in taken:
-                opened.ended = ended + opened.ended
-            raise
-        self._close(taken)
+        began_at = self._claimed_at = self._loop.time()
+        with database_away():
+            async with self.pool.acquire() as db:
+                found = await claim(
+                    db, self.lane.lane_id, self.cursor, limit=room, worker=self.worker
+                )
         took = self._loop.time() - began_at
         self.meter.observe("dispatch_cycle_duration_seconds", took, lane=self.lane.name)
         if isinstance(found, Lease):
-            self._receive(found, group)
+            self.meter.count("claim_batches_total", lane=self.lane.name)
+            self.meter.count("dispatch_batch_claimed_total", len(found.items), lane=self.lane.name)
+            self.crew.receive(found, group)
             return True
         if found is not None:
             self.wake.within(max(found, 0.001))
-        elif room > 0:
+        else:
             # What was committed late may stand behind the cursor, and its notification is past.
             self.wake.within(self.cursor.rewind_at - monotonic())
-        return bool(ripe)
-
-    def _ripe(self) -> list[OpenLease]:
-        """Return the leases to settle now: complete ones, and those whose results have waited."""
-        now = self._loop.time()
-        ripe: list[OpenLease] = []
-        for opened in self.leases.values():
-            if not opened.ended:
-                continue
-            ripe_at = opened.ended_first_at + LINGER.total_seconds()
-            if len(opened.ended) == opened.unsettled or now >= ripe_at:
-                ripe.append(opened)
-            else:
-                self.wake.by(ripe_at)
-        return ripe
+        return False
 
     def _room(self) -> int:
-        if self.is_stopping or not self.lane.enabled:
+        if self.crew.is_stopping or not self.lane.enabled:
             return 0
-        on_hand = len(self._waiting) + self._running
+        on_hand = self.crew.on_hand()
         room = min(self._stock() - on_hand, self.lane.batch_size)
         if 0 < room < self.lane.batch_size and on_hand > 0:
             claims_at = self._claimed_at + CLAIM_PAUSE.total_seconds()
@@ -201,168 +140,57 @@ class Runner:
         """Return how many items to have on hand: more than can run at once if they are quick."""
         if self.lane.rate is not None:
             return self.lane.concurrency
-        quick = int(self._ended_per_second * STOCK.total_seconds())
+        quick = int(self.crew.ended_per_second * STOCK.total_seconds())
         return max(self.lane.concurrency, min(2 * self.lane.batch_size, quick))
 
-    async def _settle(self, db: Connection, taken: list[tuple[OpenLease, list[Ended]]]) -> None:
-        for opened, ended in taken:
-            closes = len(ended) == opened.unsettled
-            was_ours = await settle(db, self.lane, opened.lease, ended=ended, closes=closes)
-            if not was_ours:
-                opened.is_lost = True
-                self.log.warning(
-                    "lease.lost", lane=self.lane.name, token_id=opened.lease.token,
-                    item_count=len(ended),
-                )  # fmt: skip
+    # ------------------------------------------------------------------------------- settling
 
-    async def _claim(self, db: Connection, room: int) -> Lease | float | None:
-        if room <= 0:
-            return None
-        self._claimed_at = self._loop.time()
-        return await claim(db, self.lane.lane_id, self.cursor, limit=room, worker=self.worker)
-
-    def _close(self, taken: list[tuple[OpenLease, list[Ended]]]) -> None:
-        for opened, ended in taken:
-            opened.unsettled -= len(ended)
-            if opened.unsettled == 0:
-                del self.leases[opened.lease.token]
-            endings = Counter(type(each.ending) for each in ended)
-            for ending, count in endings.items():
-                state = ending.__name__.lower()
-                self.meter.count("attempts_total", count, lane=self.lane.name, state=state)
-            if Returned in endings:
-                self.cursor.rewind()
-            took = [each.duration_ms for each in ended if each.ending is not RETURNED]
-            self.meter.observe_all("dispatch_latency_ms", took, lane=self.lane.name)
-
-    def _receive(self, lease: Lease, group: asyncio.TaskGroup) -> None:
-        now = self._loop.time()
-        opened = OpenLease(lease, now, unsettled=len(lease.items), renewed_at=now)
-        self.leases[lease.token] = opened
-        self._waiting.extend((opened, claimed) for claimed in self._in_starting_order(lease))
-        self.meter.count("claim_batches_total", lane=self.lane.name)
-        self.meter.count("dispatch_batch_claimed_total", len(lease.items), lane=self.lane.name)
-        self._start_another(group)
-
-    def _in_starting_order(self, lease: Lease) -> list[Claimed]:
-        """Spread the starts over the lane's jitter window; the earliest first.
-
-        A rate has spread them already, and jitter on top of it could exceed it.
-        """
-        window = self.lane.jitter_window.total_seconds()
-        if window == 0 or self.lane.rate is not None:
-            return lease.items
-        spread = (
-            replace(claimed, start_in=claimed.start_in + random.uniform(0, window))  # noqa: S311
-            for claimed in lease.items
+    async def _settle_once(self) -> bool:
+        """Settle the lease that has waited longest of those that are ripe; say if there was one."""
+        opened = min(
+            (each for each in self.crew.leases.values() if each.ended),
+            key=OpenLease.ripe_at,
+            default=None,
         )
-        return sorted(spread, key=lambda claimed: claimed.start_in)
-
-    # ------------------------------------------------------------- the handlers: no database
-
-    def _start_another(self, group: asyncio.TaskGroup) -> None:
-        """Start one more strand if an item waits for one and none is about to look."""
-        if self._waiting and not self._is_starting and self._running < self.lane.concurrency:
-            self._is_starting = True
-            self._running += 1
-            strand = spawn(group, self._strand(group))
-            self._strands.add(strand)
-            strand.add_done_callback(self._strands.discard)
-
-    async def _strand(self, group: asyncio.TaskGroup) -> None:
-        """Run waiting items one after another until there are none.
-
-        A strand starts the next one before it runs its item. So handlers that never wait share one
-        task per batch, and handlers that do get one each, up to the lane's concurrency.
-        """
-        self._is_starting = False
-        ran = 0
+        if opened is None:
+            return False
+        if opened.ripe_at() > self._loop.time():
+            self._settles.by(opened.ripe_at())
+            return False
+        ended, opened.ended = opened.ended, []
         try:
-            with self._watchdog.guard() as guard:
-                while self._waiting and self._running <= self.lane.concurrency:
-                    opened, claimed = self._waiting.popleft()
-                    self._start_another(group)
-                    if self.kind.handle_many is not None:
-                        await self._run_many(opened, claimed, guard)
-                    else:
-                        await self._run_one(opened, claimed, guard)
-                    ran += 1
-                    if ran % BREATH == 0:
-                        await asyncio.sleep(0)
-        finally:
-            self._running -= 1
-            self.wake.now()
+            with database_away():
+                was_ours = await self._settle(opened, ended)
+        except BaseException:
+            # The commit may have come through all the same; the fence makes a repeat harmless.
+            opened.ended = ended + opened.ended
+            raise
+        self._close(opened, ended, was_ours=was_ours)
+        return True
 
-    async def _run_one(self, opened: OpenLease, claimed: Claimed, guard: Guard) -> None:
-        await self._until_start(opened, claimed)
-        began_at = self._loop.time()
-        refusal = self._refusal(opened, claimed)
-        if refusal is not None:
-            self._end(opened, claimed, refusal, began_at=began_at)
-            return
-        ending = self._unknown
-        try:
-            ending = await execute(claimed, self.kind, opened.lease.token, guard=guard)
-        finally:
-            self._end(opened, claimed, ending, began_at=began_at)
+    async def _settle(self, opened: OpenLease, ended: list[Ended]) -> bool:
+        closes = len(ended) == opened.unsettled
+        async with self.pool.acquire() as db:
+            if self.lane.ordering == "none":
+                # One statement, which is a transaction of its own.
+                return await settle(db, self.lane, opened.lease, ended=ended, closes=closes)
+            async with db.transaction():
+                return await settle(db, self.lane, opened.lease, ended=ended, closes=closes)
 
-    async def _run_many(self, opened: OpenLease, first: Claimed, guard: Guard) -> None:
-        """Run one batch handler on all of the same lease that may start with the first."""
-        start_in = max(first.start_in, self._loop.time() - opened.received_at)
-        batch = [first]
-        while self._waiting and self._waiting[0][0] is opened:
-            if self._waiting[0][1].start_in > start_in:
-                break
-            batch.append(self._waiting.popleft()[1])
-        await self._until_start(opened, first)
-        began_at = self._loop.time()
-        refusals = {claimed.id: self._refusal(opened, claimed) for claimed in batch}
-        wanted = [claimed for claimed in batch if refusals[claimed.id] is None]
-        endings = {claimed.id: self._unknown for claimed in wanted}
-        try:
-            outcomes = await execute_many(wanted, self.kind, opened.lease.token, guard=guard)
-            endings |= {item.id: outcome for item, outcome in zip(wanted, outcomes, strict=True)}
-        finally:
-            for claimed in batch:
-                ending = refusals[claimed.id] or endings[claimed.id]
-                self._end(opened, claimed, ending, began_at=began_at)
-
-    async def _until_start(self, opened: OpenLease, claimed: Claimed) -> None:
-        """Wait for the item's instant. A stop ends the wait, and the item is then given back."""
-        if claimed.start_in > 0:
-            await self._until(opened.received_at + claimed.start_in)
-        if self.lane.rate is not None:
-            now = self._loop.time()
-            turn_at = self._pace.turn(now, rate=self.lane.rate, burst=self.lane.burst)
-            if turn_at > now:
-                await self._until(turn_at)
-
-    async def _until(self, moment: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(moment):
-                await self._stopped.wait()
-
-    def _refusal(self, opened: OpenLease, claimed: Claimed) -> Ending | None:
-        """Say how an item ends that must not be started: paused, given to another, or too late."""
-        now = self._loop.time()
-        # A worker that was stopped for long must not start what somebody else may have by now.
-        is_lost = opened.is_lost or now - opened.renewed_at > self.lane.lease.total_seconds()
-        if not self.lane.enabled or self.is_stopping or is_lost:
-            return RETURNED
-        if claimed.not_after is None:
-            return None
-        elapsed = now - opened.received_at
-        is_late = opened.lease.claimed_at + timedelta(seconds=elapsed) > claimed.not_after
-        return EXPIRED if is_late else None
-
-    def _end(self, opened: OpenLease, claimed: Claimed, ending: Ending, *, began_at: float) -> None:
-        now = self._loop.time()
-        if not opened.ended:
-            opened.ended_first_at = now
-        opened.ended.append(Ended(claimed, ending, int((now - began_at) * 1000)))
-        self._measured += 1
-        if now - self._measured_at > MEASURE.total_seconds():
-            self._ended_per_second = self._measured / (now - self._measured_at)
-            self._measured_at, self._measured = now, 0
-        if len(opened.ended) == opened.unsettled or len(opened.ended) == 1:
-            self.wake.now()
+    def _close(self, opened: OpenLease, ended: list[Ended], *, was_ours: bool) -> None:
+        lane, token = self.lane.name, opened.lease.token
+        if not was_ours:
+            opened.is_lost = True
+            self.log.warning("lease.lost", lane=lane, token_id=token, item_count=len(ended))
+        opened.unsettled -= len(ended)
+        if opened.unsettled == 0:
+            del self.crew.leases[token]
+        endings = Counter(type(each.ending) for each in ended)
+        for ending, count in endings.items():
+            self.meter.count("attempts_total", count, lane=lane, state=ending.__name__.lower())
+        took = [each.duration_ms for each in ended if each.ending is not RETURNED]
+        self.meter.observe_all("dispatch_latency_ms", took, lane=lane)
+        if Returned in endings:
+            self.cursor.rewind()
+        if Returned in endings or self.lane.ordering == "per_key":
+            self.wake.now()  # What was given back or has moved up may be due at once.

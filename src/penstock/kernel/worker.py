@@ -141,7 +141,7 @@ class Worker:
         aging = {
             token: opened
             for runner in self._runners.values()
-            for token, opened in runner.leases.items()
+            for token, opened in runner.crew.leases.items()
             if now - opened.renewed_at > runner.lane.lease.total_seconds() / HEARTBEAT_SHARE
         }
         if not aging:

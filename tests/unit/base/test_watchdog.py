@@ -1,0 +1,98 @@
+"""One timer for many limits: it ends what takes too long, and nothing else."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from penstock.base.watchdog import Guard, Watchdog
+
+SHORT = timedelta(milliseconds=20)
+LONG = timedelta(seconds=60)
+
+
+async def for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def breathe() -> None:
+    """Let everything else have a turn."""
+    turned = asyncio.Event()
+    asyncio.get_running_loop().call_soon(turned.set)
+    await turned.wait()
+
+
+async def test_work_that_exceeds_the_limit_ends_with_a_timeout() -> None:
+    """A handler that hangs must not hold its lease for ever."""
+    with Watchdog(SHORT).guard() as guard, pytest.raises(TimeoutError), guard:
+        await for_ever()
+
+
+async def test_a_guard_can_be_used_again_after_a_timeout() -> None:
+    """A strand runs many items under one guard, and one that hangs must not poison the next."""
+    with Watchdog(SHORT).guard() as guard:
+        with pytest.raises(TimeoutError), guard:
+            await for_ever()
+
+        with guard:
+            await breathe()
+
+        with pytest.raises(TimeoutError), guard:
+            await for_ever()
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_a_cancellation_from_outside_goes_through() -> None:
+    """The stop of a worker is no timeout, and nobody may swallow it."""
+    started = asyncio.Event()
+
+    async def strand() -> None:
+        with Watchdog(LONG).guard() as guard, guard:
+            started.set()
+            await for_ever()
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(strand())
+        await started.wait()
+        task.cancel()
+
+    assert task.cancelled()
+
+
+async def test_a_timeout_inside_the_work_is_the_works_own() -> None:
+    """Handlers use `asyncio.timeout` too; the two must not take each other's cancellations."""
+    with Watchdog(LONG).guard() as guard, guard, pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await for_ever()
+
+
+async def test_a_failure_of_the_work_is_not_hidden() -> None:
+    with Watchdog(LONG).guard() as guard, pytest.raises(ValueError, match="mine"), guard:
+        raise ValueError("mine")
+
+
+async def test_only_the_task_whose_time_is_over_is_ended() -> None:
+    """One timer watches all strands of a lane."""
+    watchdog = Watchdog(SHORT)
+    hung, quick = asyncio.Event(), asyncio.Event()
+
+    async def hang(guard: Guard) -> None:
+        with pytest.raises(TimeoutError), guard:
+            await for_ever()
+        hung.set()
+
+    async def work() -> None:
+        with watchdog.guard() as guard:
+            while not hung.is_set():
+                with guard:
+                    await breathe()
+            quick.set()
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(work())
+        with watchdog.guard() as guard:
+            await hang(guard)
+
+    assert quick.is_set()
