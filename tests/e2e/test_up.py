@@ -2,12 +2,14 @@
 
 import signal
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
 
+from penstock.cli.lifetime import ECHO
 from penstock.kernel.inspect import balance, read_attempts
 from penstock.kernel.item import ItemId
 from penstock.postgres.embedded import embedded_server
@@ -100,12 +102,25 @@ def test_a_second_signal_stops_at_once(folder: Path, gate: Callable[[int], Path]
 
         up.process.send_signal(signal.SIGINT)
         up.wait_for("once more stops at once")
+        threading.Event().wait(ECHO.total_seconds())
         up.process.send_signal(signal.SIGINT)
         # The thread that waits at the gate holds up the interpreter, as any thread would.
         up.wait_for("server.stopped")
         opening.write_bytes(b"")
 
         assert up.wait() == 130
+
+
+def test_a_signal_that_comes_twice_at_once_counts_once(folder: Path) -> None:
+    """`timeout`, make and supervisors pass on what the whole group gets anyway."""
+    with penstock(*UP, folder=folder) as up:
+        url_of(up)
+
+        up.process.send_signal(signal.SIGTERM)
+        up.wait_for("once more stops at once")
+        up.process.send_signal(signal.SIGTERM)
+
+        assert up.wait() == 0
 
 
 def test_a_second_up_in_the_same_folder_is_told_who_is_there(folder: Path) -> None:

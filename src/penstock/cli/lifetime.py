@@ -10,8 +10,10 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import click
@@ -25,6 +27,7 @@ from penstock.cli.exits import Exit
 from penstock.postgres.embedded import embedded_server
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ECHO = timedelta(milliseconds=500)  # No person presses Ctrl-C twice within this time on purpose.
 
 
 @dataclass(slots=True)
@@ -34,6 +37,7 @@ class Stop:
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     is_started: bool = False
     is_insisting: bool = False
+    asked_at: float | None = None
 
     def started(self) -> None:
         """Say that from now on there is work to finish."""
@@ -41,10 +45,16 @@ class Stop:
         freeze_what_is_loaded()
 
     def signalled(self, process: asyncio.Task[Any]) -> None:
-        """Ask for a clean stop, or cancel the process."""
+        """Ask for a clean stop, or cancel the process.
+
+        A launcher may pass on a signal that its whole group gets anyway: an echo does not insist.
+        """
+        if self.asked_at is not None and monotonic() - self.asked_at < ECHO.total_seconds():
+            return
         if self.is_started and not self.asked.is_set():
             click.echo("penstock: stopping; once more stops at once", err=True)
             self.asked.set()
+            self.asked_at = monotonic()
         else:
             self.is_insisting = self.asked.is_set()
             self.asked.set()
