@@ -181,7 +181,12 @@ _SESSION: Mapping[str, Any] = {
     "statement_cache_size": STATEMENTS_MAX,
     "max_cached_statement_lifetime": 0,
     # Our statements are short: compiling one costs more than running it.
-    "server_settings": {"application_name": "penstock", "jit": "off"},
+    "server_settings": {
+        "application_name": "penstock",
+        "jit": "off",
+        # Planning a claim takes longer than running it for one item; a plan is made once.
+        "plan_cache_mode": "force_generic_plan",
+    },
 }
 
 

@@ -1,0 +1,21 @@
+"""How fault tests wait: for a condition, looked at now and then, and never for ever."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+LOOK = 0.05  # Seconds between two looks at a condition.
+
+
+async def until(is_true: Callable[[], Awaitable[bool]], *, within: float) -> None:
+    """Return once the condition holds; raises TimeoutError after `within` seconds."""
+    async with asyncio.timeout(within):
+        while not await is_true():
+            await moment(LOOK)
+
+
+async def moment(seconds: float) -> None:
+    """Let others work."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await asyncio.Event().wait()

@@ -1,0 +1,53 @@
+"""A process to be killed: it works off the lanes of the fault tests and writes down each start.
+
+`python -m tests.fault.worker DSN RECORD`. One write of one line to a file opened for appending is
+atomic, and outlives the process: so all workers share one record, in the order of their starts.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+
+import uvloop
+
+from penstock import Done, Item, Outcome, Penstock, Retry
+from penstock.base.aio import alongside, supervise
+from penstock.base.log import configure
+from tests.fault.waiting import moment
+
+SLOW_SECONDS = 0.02
+
+
+def build(dsn: str, record: int) -> Penstock:
+    """Return the app: two lanes, one handler. A payload says how it wants to be handled."""
+    app = Penstock(dsn)
+
+    async def handle(item: Item[str]) -> Outcome:
+        os.write(record, f"{item.id} {item.token} {item.order_key or '-'}\n".encode())
+        if item.payload == "slow":
+            await moment(SLOW_SECONDS)
+        if item.payload == "flaky" and item.attempt == 1:
+            return Retry("flaky")
+        return Done()
+
+    app.handler("loose")(handle)
+    app.handler("line")(handle)
+    return app
+
+
+async def main(dsn: str, path: str) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    app = build(dsn, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
+
+    async def work() -> None:
+        await app.run_worker(stop)
+
+    async with app, alongside(app.run_sweeper()):
+        await supervise(work, name="worker", log=app.log)
+
+
+if __name__ == "__main__":
+    configure("info")
+    uvloop.run(main(*sys.argv[1:]))

@@ -1,0 +1,61 @@
+"""One database with millions of rows; each test works in a transaction that is rolled back."""
+
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+from typing import LiteralString, cast
+
+import pytest
+
+from penstock.kernel.lane import create_lane
+from penstock.postgres.embedded import Server, running
+from penstock.postgres.migrate import migrate
+from penstock.postgres.pool import connect
+from tests.conftest import FAST
+from tests.database import OWNERS, run_sql
+from tests.plan.explain import Explainer
+
+MILLION = cast("LiteralString", (Path(__file__).parent / "million.sql").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def quiet_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
+    """A server on which nobody gathers statistics, or frees space, unless the test says so."""
+    options = {**FAST, "autovacuum": "off", "synchronous_commit": "off", "max_wal_size": "8GB"}
+    with running(tmp_path_factory.mktemp("plan"), options=options) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+async def loaded(quiet_server: Server) -> str:
+    """The address of the database, which was analysed while it was empty."""
+    connection = await connect(quiet_server.dsn)
+    await migrate(connection, OWNERS)
+    await create_lane(connection, "big", who="test")
+    await create_lane(connection, "line", who="test", ordering="per_key", on_dead_head="park")
+    await create_lane(connection, "quiet", who="test")
+    await connection.execute("ANALYZE")
+    await connection.execute(MILLION)
+    await connection.close()
+    return quiet_server.dsn
+
+
+@pytest.fixture(scope="module", params=["stale", "fresh"])
+async def database(loaded: str, request: pytest.FixtureRequest) -> str:
+    """The database with statistics of when it was empty, and then with those of now."""
+    if request.param == "fresh":
+        await run_sql(loaded, "ANALYZE")
+    return loaded
+
+
+@pytest.fixture(params=["force_custom_plan", "force_generic_plan"])
+async def explainer(database: str, request: pytest.FixtureRequest) -> AsyncGenerator[Explainer]:
+    """An open transaction; after five calls PostgreSQL may choose either kind of plan."""
+    connection = await connect(database)
+    undone = connection.transaction()
+    await undone.start()
+    await connection.execute("SELECT set_config('plan_cache_mode', $1, true)", request.param)
+    # No test is about time; but a plan that is a thousand times too long should not hold up all.
+    await connection.execute("SET LOCAL statement_timeout = '20s'")
+    yield Explainer(connection)
+    await undone.rollback()
+    await connection.close()
