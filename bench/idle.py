@@ -20,12 +20,11 @@ NAME: Final = "bench_idle"
 
 async def measure_idle(bench: Bench) -> tuple[Measurement, Measurement]:
     """Start `ours.UP` on a fresh database, leave it alone, and watch it."""
-    statements, memory, reason = None, None, "bench/ours.py has no UP command yet"
-    if ours.UP is not None:
-        try:
-            statements, memory = await _watch(bench, ours.UP)
-        except (TimeoutError, RuntimeError) as exc:
-            reason = f"failed: {exc or 'not ready in time'}"
+    statements, memory, reason = None, None, ""
+    try:
+        statements, memory = await _watch(bench, ours.UP)
+    except (TimeoutError, RuntimeError) as exc:
+        reason = f"failed: {exc or 'not ready in time'}"
     report = bench.report
     return (
         report.measured(_measurement("idle statements", statements, unit="/s", reason=reason)),
@@ -41,7 +40,10 @@ async def _watch(bench: Bench, command: tuple[str, ...]) -> tuple[float, float]:
         process = await asyncio.create_subprocess_exec(
             *command,
             env=os.environ
-            | {"PENSTOCK_DATABASE_URL": bench.server.dsn(database), "PYTHONPATH": str(ROOT / "src")}
+            | {
+                "PENSTOCK_DATABASE_URL": bench.server.dsn(database),
+                "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+            }
             | ours.UP_VARIABLES,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

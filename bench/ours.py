@@ -1,9 +1,4 @@
-"""Our side of the bench: the only module here that knows the product.
-
-Fill it in by writing a class that fulfils `Ours` and setting `FACTORY`; while `FACTORY` is None,
-our rows say "skipped" and the peers are measured all the same. It runs as a child process, like
-every peer: `python -m bench.ours`.
-"""
+"""Our side of the bench: the verbs that only our bars need, served by a child as a peer's are."""
 
 import asyncio
 import contextlib
@@ -41,15 +36,9 @@ class Ours(Queue, Protocol):
         ...
 
 
-FACTORY: Callable[[], Ours] | None = Lane
-"""Makes our side. None until it is written: our rows are then skipped with that reason."""
-
-UP: tuple[str, ...] | None = (sys.executable, "-m", "penstock.cli", "up")
-"""The command of an idle `penstock up`; the database comes as PENSTOCK_DATABASE_URL. For example
-`(sys.executable, "-m", "penstock", "up")`. It must print a line with "http" when it is ready."""
-
-UP_VARIABLES: Final[dict[str, str]] = {"PENSTOCK_PORT": "0"}
-"""More environment for `UP`."""
+# `penstock up` with a lane that has nothing to do; the database comes as PENSTOCK_DATABASE_URL.
+UP: Final = (sys.executable, "-m", "penstock.cli", "up", "--app", "bench.resting:app")
+UP_VARIABLES: Final = {"PENSTOCK_PORT": "0"}
 
 LAUNCH: Final = Launch(
     command=(sys.executable, "-m", "bench.ours"),
@@ -123,5 +112,5 @@ async def _starts(queue: Ours, *, seconds: float) -> Answer:
     return {"starts": starts}
 
 
-if __name__ == "__main__" and FACTORY is not None:
-    serve_ours(FACTORY())
+if __name__ == "__main__":
+    serve_ours(Lane())

@@ -105,21 +105,24 @@ class Runner:
         if room <= 0:
             return False
         began_at = self._claimed_at = self._loop.time()
+        was_rewinding = self.cursor.is_rewinding()
         with database_away():
             async with self.pool.acquire() as db:
                 found = await claim(
                     db, self.lane.lane_id, self.cursor, limit=room, worker=self.worker
                 )
+                if isinstance(found, Lease):
+                    # It has committed: the first handler need not wait for the connection's return.
+                    self.crew.receive(found, group)
         took = self._loop.time() - began_at
         self.meter.observe("dispatch_cycle_duration_seconds", took, lane=self.lane.name)
         if isinstance(found, Lease):
             self.meter.count("claim_batches_total", lane=self.lane.name)
             self.meter.count("dispatch_batch_claimed_total", len(found.items), lane=self.lane.name)
-            self.crew.receive(found, group)
             return True
         if found is not None:
             self.wake.within(max(found, 0.001))
-        else:
+        elif not was_rewinding:
             # What was committed late may stand behind the cursor, and its notification is past.
             self.wake.within(self.cursor.rewind_at - monotonic())
         return False
