@@ -45,6 +45,7 @@ class Lease:
     token: int
     claimed_at: datetime
     items: list[Claimed]
+    age: float = 0.0  # Seconds from `claimed_at` until the server had found the items.
 
 
 @dataclass(slots=True)
@@ -126,4 +127,10 @@ async def claim(
         ) in rows
     ]
     cursor.advance((items[-1].due_at, items[-1].id), began_at=began_at)
-    return Lease(token=rows[0]["token"], claimed_at=rows[0]["claimed_at"], items=items)
+    first = rows[0]
+    return Lease(
+        token=first["token"],
+        claimed_at=first["claimed_at"],
+        items=items,
+        age=first["age_seconds"] or 0.0,
+    )

@@ -40,7 +40,7 @@ class OpenLease:
     """A lease with items that are not settled yet. Instants are of the loop's clock."""
 
     lease: Lease
-    received_at: float  # When the claim had committed.
+    claimed_at: float  # The lease's own `claimed_at`, as near as we know.
     renewed_at: float
     unsettled: int
     ended: list[Ended] = field(default_factory=list)
@@ -96,8 +96,10 @@ class Crew:
 
     def receive(self, lease: Lease, group: asyncio.TaskGroup) -> None:
         """Take a lease whose claim has committed, and start with its items."""
-        now = self._loop.time()
-        opened = OpenLease(lease, received_at=now, renewed_at=now, unsettled=len(lease.items))
+        claimed_at = self._loop.time() - lease.age
+        opened = OpenLease(
+            lease, claimed_at=claimed_at, renewed_at=claimed_at, unsettled=len(lease.items)
+        )
         self.leases[lease.token] = opened
         self._waiting.extend((opened, claimed) for claimed in self.in_starting_order(lease))
         if self.is_stopping:
@@ -183,7 +185,7 @@ class Crew:
 
     async def _run_many(self, opened: OpenLease, first: Claimed, guard: Guard) -> None:
         """Run one batch handler on all of the same lease that may start with the first."""
-        start_in = max(first.start_in, self._loop.time() - opened.received_at)
+        start_in = max(first.start_in, self._loop.time() - opened.claimed_at)
         batch = [first]
         while self._waiting and self._waiting[0][0] is opened:
             if self._waiting[0][1].start_in > start_in:
@@ -205,7 +207,7 @@ class Crew:
     async def _until_start(self, opened: OpenLease, claimed: Claimed) -> None:
         """Wait for the item's instant. A stop ends the wait, and the item is then given back."""
         if claimed.start_in > 0:
-            await self._until(opened.received_at + claimed.start_in)
+            await self._until(opened.claimed_at + claimed.start_in)
         if self.lane.rate is not None:
             now = self._loop.time()
             turn_at = self._pace.turn(now, rate=self.lane.rate, burst=self.lane.burst)
@@ -226,7 +228,7 @@ class Crew:
             return RETURNED
         if claimed.not_after is None:
             return None
-        elapsed = now - opened.received_at
+        elapsed = now - opened.claimed_at
         is_late = opened.lease.claimed_at + timedelta(seconds=elapsed) > claimed.not_after
         return EXPIRED if is_late else None
 

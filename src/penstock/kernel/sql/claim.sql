@@ -20,10 +20,10 @@ WITH policy AS MATERIALIZED (
     -- Read after the lock was had: a claim that waited must not reckon with the time before.
     SELECT policy.*, coalesce($7::timestamptz, clock_timestamp()) AS at FROM policy
 ), opening AS MATERIALIZED (
-    -- A start may come a little late. 20 ms of the burst are kept back for that, so that rate plus
+    -- A start may come a little late. 30 ms of the burst are kept back for that, so that rate plus
     -- burst is never exceeded; a slot that is wider has that room already.
     SELECT moment.*, greatest(next_slot_at, at - make_interval(secs => greatest(
-        0, slot_seconds * (burst - 1) - greatest(0, 0.02 - slot_seconds)))) AS first_slot_at
+        0, slot_seconds * (burst - 1) - greatest(0, 0.03 - slot_seconds)))) AS first_slot_at
     FROM moment
 ), allowance AS MATERIALIZED (
     SELECT opening.*, CASE
@@ -78,6 +78,8 @@ SELECT
     CASE WHEN place.number = 1 THEN leased.token END AS token,
     CASE WHEN place.number = 1 THEN allowance.at END AS claimed_at,
     wait.seconds AS wait_seconds,
+    CASE WHEN place.number = 1 AND $7::timestamptz IS NULL
+        THEN extract(epoch FROM clock_timestamp() - allowance.at)::float8 END AS age_seconds,
     extract(epoch FROM greatest(
         place.due_at,
         allowance.first_slot_at + make_interval(secs => allowance.slot_seconds * (place.number - 1))
