@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import asyncpg
+import psutil
 
 USER: Final = "postgres"
 
@@ -24,7 +25,8 @@ SETTINGS: Final = {
     "synchronous_commit": "on",
     "full_page_writes": "on",
     "autovacuum": "on",
-    "shared_buffers": "1GB",
+    # A quarter of the memory, as is usual: a backlog of ten million items is 5 GB.
+    "shared_buffers": f"{psutil.virtual_memory().total // 4 // 1024**2}MB",
     # Far apart, so that a checkpoint does not fall into one queue's run and not into another's.
     "checkpoint_timeout": "30min",
     "max_wal_size": "12GB",
