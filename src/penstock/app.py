@@ -12,7 +12,7 @@ from penstock.base.errors import BadSetting, InvalidInput
 from penstock.base.log import Logger, get_logger
 from penstock.base.meter import Meter
 from penstock.base.settings import Settings, settings
-from penstock.contract import Build, Domain, Resources
+from penstock.contract import Build, Resources
 from penstock.kernel import enqueue as kernel_enqueue
 from penstock.kernel.item import Accepted, Item, NewItem, Outcome, Retry
 from penstock.kernel.kind import TIMEOUT, AnyKind, Kind
@@ -66,10 +66,8 @@ class Penstock:
         """
 
         def register(handle: Handler) -> Handler:
-            if lane in self.kinds:
-                raise InvalidInput("lane", f"{lane!r} has a handler already")
             payload_type, takes_batch = _signature(handle)
-            self.kinds[lane] = Kind(
+            kind = Kind(
                 lane=lane,
                 payload_type=payload_type,
                 handle=None if takes_batch else handle,
@@ -77,7 +75,7 @@ class Penstock:
                 timeout=timeout,
                 when_unknown=when_unknown,
             )
-            self._policies[lane] = policy
+            self._add(kind, policy)
             return handle
 
         return register
@@ -86,12 +84,11 @@ class Penstock:
         """Add a domain; it is built when the app opens, with what the app lends it."""
         self._builds.append(build)
 
-    def _add(self, domain: Domain) -> None:
-        for kind in domain.kinds:
-            if kind.lane in self.kinds:
-                raise InvalidInput("lane", f"{kind.lane!r} has a handler already")
-            self.kinds[kind.lane] = kind
-            self._policies[kind.lane] = domain.policies.get(kind.lane, {})
+    def _add(self, kind: AnyKind, policy: Mapping[str, Any]) -> None:
+        if kind.lane in self.kinds:
+            raise InvalidInput("lane", f"{kind.lane!r} has a handler already")
+        self.kinds[kind.lane] = kind
+        self._policies[kind.lane] = policy
 
     # -------------------------------------------------------------------------------- enqueue
 
@@ -202,7 +199,8 @@ class Penstock:
         domains = [build(resources) for build in self._builds]
         self._builds.clear()
         for domain in domains:
-            self._add(domain)
+            for kind in domain.kinds:
+                self._add(kind, domain.policies.get(kind.lane, {}))
         async with self._pool.acquire() as db:
             owners = [*OWNERS, *(owner for domain in domains for owner in domain.owners)]
             for name in await migrate(db, owners):
@@ -230,7 +228,12 @@ class Penstock:
             self._server = self.dsn = None
 
     async def __aenter__(self) -> Self:
-        await self.open()
+        try:
+            await self.open()
+        except BaseException:
+            # Nobody calls __aexit__ then, and a server that we started would be left running.
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, *failure: object) -> None:

@@ -1,21 +1,28 @@
 """A Penstock without an address brings its own database."""
 
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from penstock import Item, Penstock
 from penstock.base.settings import settings
+from penstock.contract import Domain, Resources
 from penstock.postgres.embedded import find_running
 
 
-async def test_an_app_without_an_address_starts_a_server_and_stops_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first example of the README must run on a machine that has only Python."""
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """No address in the environment, and a data folder that belongs to the test."""
     monkeypatch.setenv("PENSTOCK_DATA_DIR", str(tmp_path))
     monkeypatch.delenv("PENSTOCK_DATABASE_URL", raising=False)
     settings.cache_clear()
+    yield
+    settings.cache_clear()
+
+
+async def test_an_app_without_an_address_starts_a_server_and_stops_it(tmp_path: Path) -> None:
+    """The first example of the README must run on a machine that has only Python."""
     app = Penstock()
 
     @app.handler("greetings")
@@ -25,8 +32,22 @@ async def test_an_app_without_an_address_starts_a_server_and_stops_it(
         accepted = await app.enqueue("greetings", "hello")
         joined = Penstock()
         joined_address = joined.address
-    settings.cache_clear()
 
     assert accepted.is_new
     assert str(tmp_path) in joined_address
+    assert find_running(tmp_path) is None
+
+
+async def test_an_app_that_cannot_open_leaves_no_server_behind(tmp_path: Path) -> None:
+    """`async with` does not close what never opened, and a stray server would hold the folder."""
+    app = Penstock()
+
+    def build(_resources: Resources) -> Domain:
+        raise LookupError("no such thing")
+
+    app.plug(build)
+
+    with pytest.raises(LookupError):
+        await app.__aenter__()
+
     assert find_running(tmp_path) is None

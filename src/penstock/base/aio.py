@@ -75,8 +75,8 @@ async def _outlive_cancellation(task: asyncio.Task[Any], *, within: timedelta) -
 async def meanwhile(awaited: Coroutine[Any, Any, T], work: Callable[[], U]) -> tuple[T, U]:
     """Do blocking `work` while another machine answers what is `awaited`; return both results."""
     task = asyncio.get_running_loop().create_task(awaited)
-    await asyncio.sleep(0)  # The request is sent now; its answer can wait until we are done.
     try:
+        await asyncio.sleep(0)  # The request is sent now; its answer can wait until we are done.
         made = work()
     except BaseException:
         await asyncio.wait({task})
