@@ -13,6 +13,7 @@ from penstock.base.log import Logger, get_logger
 from penstock.base.meter import Meter
 from penstock.base.settings import Settings, settings
 from penstock.contract import Build, Resources
+from penstock.contract.http import Endpoint
 from penstock.kernel import enqueue as kernel_enqueue
 from penstock.kernel.item import Accepted, Item, NewItem, Outcome, Retry
 from penstock.kernel.kind import TIMEOUT, AnyKind, Kind
@@ -23,7 +24,9 @@ from penstock.postgres.embedded import Server, find_running, start, stop
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Connection, Pool, open_pool, wait_until_up
 
-OWNERS = ("penstock.kernel",)  # Packages with migrations, in the order they build on each other.
+DOMAINS: tuple[Build, ...] = ()
+# Packages with migrations, in the order they build on each other.
+OWNERS = ("penstock.kernel",)
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
@@ -42,7 +45,9 @@ class Penstock:
     meter: Meter = field(default_factory=Meter)
     kinds: dict[str, AnyKind] = field(default_factory=dict)
     _policies: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    _builds: list[Build] = field(default_factory=list)
+    endpoints: tuple[Endpoint, ...] = ()
+    _builds: list[Build] = field(default_factory=lambda: list(DOMAINS))
+    _plugged: list[str] = field(default_factory=list)
     _server: Server | None = None
     _pool: Pool | None = None
     _blocking: BlockingLoop | None = None
@@ -195,15 +200,16 @@ class Penstock:
         self._pool = await open_pool(
             self.address, min_size=chosen.pool_size_min, max_size=chosen.pool_size_max
         )
-        resources = Resources(pool=self._pool, settings=chosen)
+        resources = Resources(pool=self._pool, settings=chosen, log=self.log, meter=self.meter)
         domains = [build(resources) for build in self._builds]
-        self._builds.clear()
+        self.endpoints = tuple(each for domain in domains for each in domain.endpoints)
         for domain in domains:
             for kind in domain.kinds:
                 self._add(kind, domain.policies.get(kind.lane, {}))
+                self._plugged.append(kind.lane)
         async with self._pool.acquire() as db:
-            owners = [*OWNERS, *(owner for domain in domains for owner in domain.owners)]
-            for name in await migrate(db, owners):
+            owners = dict.fromkeys([*OWNERS, *(own for domain in domains for own in domain.owners)])
+            for name in await migrate(db, list(owners)):
                 self.log.info("migration.applied", migration=name)
             for lane in self.kinds:
                 await self.create_lane(db, lane, who="app", **self._policies.get(lane, {}))
@@ -214,6 +220,11 @@ class Penstock:
 
     async def close(self) -> None:
         """Close the pools, and stop the database if this app has started it."""
+        # They stand on what the app has lent them; when it opens again, they are built anew.
+        for lane in self._plugged:
+            del self.kinds[lane], self._policies[lane]
+        self._plugged.clear()
+        self.endpoints = ()
         if self._blocking is not None:
             blocking, self._blocking = self._blocking, None
             if self._blocking_pool is not None:

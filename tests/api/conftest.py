@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 from httpx import AsyncClient
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from penstock import Penstock
 from penstock.api import create_app
@@ -27,13 +27,13 @@ async def penstock(dsn: str) -> AsyncGenerator[Penstock]:
 
 
 @pytest.fixture
-def api(penstock: Penstock) -> Starlette:
+def api(penstock: Penstock) -> ASGIApp:
     """The app's API."""
     return create_app(penstock)
 
 
 @pytest.fixture
-async def callers(penstock: Penstock, api: Starlette) -> AsyncGenerator[Callers]:
+async def callers(penstock: Penstock, api: ASGIApp) -> AsyncGenerator[Callers]:
     """One client per scope, and one without a key."""
     async with called(penstock, api) as clients:
         yield clients

@@ -1,15 +1,22 @@
 """What tests of the API do again and again."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from httpx import ASGITransport, AsyncBaseTransport, AsyncClient, Response
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from penstock import Item, Money, Penstock
+from penstock.api.table import endpoints
+from penstock.app import DOMAINS
+from penstock.base.log import get_logger
+from penstock.base.meter import Meter
+from penstock.base.settings import Settings
+from penstock.contract import Resources
+from penstock.contract.http import Endpoint
 from penstock.kernel.claim import Cursor, Lease, claim
 from penstock.kernel.inspect import Balance, balance
 from penstock.kernel.item import Ending
@@ -34,6 +41,18 @@ class Payment(msgspec.Struct):
     amount: Money
 
 
+def all_endpoints() -> Sequence[Endpoint]:
+    """Return the whole table, domains' included, to be looked at: without a database none works."""
+    resources = Resources(
+        pool=cast("Any", None), settings=Settings(), log=get_logger(), meter=Meter()
+    )
+    domains = [build(resources) for build in DOMAINS]
+    return [
+        *(each for domain in domains for each in domain.endpoints),
+        *endpoints(payload_bytes_max=1_000),
+    ]
+
+
 @asynccontextmanager
 async def opened(dsn: str) -> AsyncGenerator[Penstock]:
     """Open an app with a lane of plain JSON, `work`, and a typed one, `payments`."""
@@ -50,7 +69,7 @@ async def opened(dsn: str) -> AsyncGenerator[Penstock]:
 
 
 @asynccontextmanager
-async def called(app: Penstock, api: Starlette) -> AsyncGenerator[Callers]:
+async def called(app: Penstock, api: ASGIApp) -> AsyncGenerator[Callers]:
     """Make a key for each scope and a client that uses it."""
     tokens: dict[str, str] = {}
     async with app.pool.acquire() as db:

@@ -2,14 +2,13 @@
 
 import pytest
 from httpx import ASGITransport, AsyncClient
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
+from penstock import Penstock
+from penstock.api import create_app
 from penstock.base.log import configure
+from penstock.contract.http import Call, NoParameters, endpoint
 from tests.api.scene import Callers, caller, problem
 
 
@@ -48,16 +47,17 @@ async def test_every_answer_has_harmless_headers(shared_admin: AsyncClient, path
     assert "default-src 'none'" in response.headers["content-security-policy"]
 
 
-async def test_the_request_id_is_in_every_line_that_the_request_causes(api: Starlette) -> None:
+async def test_the_request_id_is_in_every_line_that_the_request_causes(
+    penstock: Penstock,
+) -> None:
     bound: list[dict[str, object]] = []
 
-    async def look(_request: Request) -> Response:
+    async def look(_call: Call[NoParameters, None]) -> None:
         bound.append(get_contextvars())
-        return Response()
 
-    api.router.routes.append(Route("/look", look))
+    penstock.endpoints = (endpoint("GET", "/look", look, scope=None, summary="Look"),)
 
-    async with caller(ASGITransport(api), None) as client:
+    async with caller(ASGITransport(create_app(penstock)), None) as client:
         await client.get("/look", headers={"X-Request-Id": "r-3"})
 
     assert bound == [{"request_id": "r-3"}]
@@ -95,14 +95,14 @@ async def test_probes_and_scrapes_do_not_fill_the_log(admin: AsyncClient) -> Non
 
 
 @pytest.mark.covers("B10")
-async def test_a_bug_of_ours_is_told_to_the_log_and_not_to_the_caller(api: Starlette) -> None:
+async def test_a_bug_of_ours_is_told_to_the_log_and_not_to_the_caller(penstock: Penstock) -> None:
     """The caller gets an id to quote; the line in the log has the same one."""
 
-    async def explode(_request: Request) -> Response:
+    async def explode(_call: Call[NoParameters, None]) -> None:
         raise RuntimeError("the password is hunter2")
 
-    api.router.routes.append(Route("/explode", explode))
-    transport = ASGITransport(api, raise_app_exceptions=False)
+    penstock.endpoints = (endpoint("GET", "/explode", explode, scope=None, summary="Explode"),)
+    transport = ASGITransport(create_app(penstock), raise_app_exceptions=False)
 
     with capture_logs() as lines:
         async with caller(transport, None) as client:

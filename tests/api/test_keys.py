@@ -1,5 +1,6 @@
 """Who may do what: keys with scopes, shown once, refused from the moment they are revoked."""
 
+import asyncio
 import base64
 from collections.abc import AsyncGenerator
 
@@ -7,10 +8,10 @@ import pytest
 from httpx import AsyncClient
 
 from penstock import Penstock
-from penstock.api.table import endpoints
-from tests.api.scene import Callers, count_items, problem
+from penstock.base.aio import spawn
+from tests.api.scene import Callers, all_endpoints, count_items, problem
 
-TABLE = endpoints(payload_bytes_max=1_000)
+TABLE = all_endpoints()
 GUARDED = [each for each in TABLE if each.scope is not None]
 
 
@@ -21,6 +22,7 @@ def name_of(value: object) -> str:
 def some_path(path: str) -> str:
     """Fill in the parameters of a path."""
     filled = path.replace("{name}", "work").replace("{key_id}", "nobody")
+    filled = filled.replace("{eventId}", "event")
     return filled.replace("{item_id}", "17").replace("{replay_id}", "17")
 
 
@@ -109,6 +111,35 @@ async def test_a_revoked_key_is_refused_at_once(callers: Callers) -> None:
     assert revoked.status_code == 204
     assert revoked.content == b""
     problem(after, 401, "unauthenticated")
+
+
+async def test_a_revoked_key_is_refused_at_once_also_among_many_who_call_together(
+    callers: Callers,
+) -> None:
+    """Those who come together are looked up together; none may be answered from before."""
+    made = (await callers.admin.post("/keys", json={"name": "old", "scopes": ["read"]})).json()
+    headers = {"Authorization": f"Bearer {made['token']}"}
+
+    async def call(client: AsyncClient, headers: dict[str, str] | None = None) -> int:
+        return (await client.get("/lanes", headers=headers)).status_code
+
+    async def revoke_and_call() -> list[int]:
+        await callers.admin.delete(f"/keys/{made['key']['key_id']}")
+        return await asyncio.gather(
+            *(call(callers.stranger, headers) for _ in range(20)),
+            *(call(callers.reader) for _ in range(20)),
+        )
+
+    before = await call(callers.stranger, headers)
+    async with asyncio.TaskGroup() as group:
+        busy = [spawn(group, call(callers.reader)) for _ in range(50)]
+        mixed = [spawn(group, call(callers.stranger, headers)) for _ in range(50)]
+        after = spawn(group, revoke_and_call())
+
+    assert before == 200
+    assert {task.result() for task in busy} == {200}
+    assert {task.result() for task in mixed} <= {200, 401}
+    assert after.result() == [401] * 20 + [200] * 20
 
 
 @pytest.mark.parametrize(

@@ -2,27 +2,48 @@
 
 import base64
 import binascii
+from collections.abc import Sequence
+from datetime import timedelta
 
 from starlette.requests import Request
 
-from penstock.api.call import ACQUIRE_TIMEOUT
+from penstock.app import Penstock
+from penstock.base.coalesce import Coalescer
 from penstock.base.errors import Forbidden, Unauthenticated
 from penstock.kernel.keys import Key, Scope, authenticate
-from penstock.postgres.pool import Pool
 
 TOKEN_LENGTH_MAX = 512  # Ours have 56; what is longer is no key and need not be hashed.
+LOOKUP_MAX = 1_000  # Callers whose tokens are looked up together; most of them have the same one.
+# Longer than any burst keeps the connections busy, shorter than a client's patience.
+ACQUIRE_TIMEOUT = timedelta(seconds=10)
 
 
-async def authorize(pool: Pool, request: Request, scope: Scope) -> Key:
-    """Return the caller's key; raises Unauthenticated, or Forbidden naming the missing scope."""
-    token = _token(request)
-    if not (0 < len(token) <= TOKEN_LENGTH_MAX and token.isascii() and token.isprintable()):
-        raise Unauthenticated
-    async with pool.acquire(timeout=ACQUIRE_TIMEOUT.total_seconds()) as db:
-        key = await authenticate(db, token)
-    if scope not in key.scopes and "admin" not in key.scopes:
-        raise Forbidden(scope)
-    return key
+class Door:
+    """Lets callers in. Those who come together are looked up together, each after it came."""
+
+    def __init__(self, penstock: Penstock) -> None:
+        self._penstock = penstock
+        self._keys: Coalescer[str, Key] = Coalescer(self._look_up, batch_max=LOOKUP_MAX)
+
+    async def authorize(self, request: Request, scope: Scope) -> Key:
+        """Return the caller's key; raises Unauthenticated, or Forbidden naming the scope."""
+        token = _token(request)
+        if not (0 < len(token) <= TOKEN_LENGTH_MAX and token.isascii() and token.isprintable()):
+            raise Unauthenticated
+        key = await self._keys.ask(token)
+        if scope not in key.scopes and "admin" not in key.scopes:
+            raise Forbidden(scope)
+        return key
+
+    async def _look_up(self, tokens: Sequence[str]) -> Sequence[Key | Exception]:
+        found: dict[str, Key | Exception] = {}
+        async with self._penstock.pool.acquire(timeout=ACQUIRE_TIMEOUT.total_seconds()) as db:
+            for token in set(tokens):
+                try:
+                    found[token] = await authenticate(db, token)
+                except Unauthenticated as refused:
+                    found[token] = refused
+        return [found[token] for token in tokens]
 
 
 def challenge(request: Request) -> str:

@@ -3,8 +3,9 @@
 import msgspec
 
 from penstock.api import wire
-from penstock.api.call import Call, Reply
+from penstock.api.call import Call
 from penstock.api.page import cut, start_after
+from penstock.contract.http import NoParameters, Reply
 from penstock.kernel import inspect
 from penstock.kernel import replay as kernel
 from penstock.kernel.item import ItemId
@@ -26,7 +27,7 @@ async def list_page(call: Call[wire.DeadQuery, None]) -> wire.DeadPage:
     return wire.DeadPage(items=shown, next=following)
 
 
-async def replay(call: Call[wire.NoParameters, wire.ReplayRequest]) -> Reply[wire.ReplayAnswer]:
+async def replay(call: Call[NoParameters, wire.ReplayRequest]) -> Reply[wire.ReplayAnswer]:
     """Start a replay, or only count what it would bring back."""
     wanted = call.body
     async with call.connection() as db:
@@ -37,7 +38,7 @@ async def replay(call: Call[wire.NoParameters, wire.ReplayRequest]) -> Reply[wir
     return Reply(wire.ReplayAnswer(counted=job.counted, replay=_shown(job)), 202)
 
 
-async def list_replays(call: Call[wire.NoParameters, None]) -> wire.Replays:
+async def list_replays(call: Call[NoParameters, None]) -> wire.Replays:
     """Show the latest replays."""
     async with call.connection() as db:
         return wire.Replays(replays=[_shown(job) for job in await kernel.list_replays(db)])

@@ -1,15 +1,16 @@
 """What surrounds every request: its id, harmless headers, and one line in the log."""
 
 import re
-import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from secrets import token_hex
 from time import perf_counter
 from typing import Any
 
-from starlette.datastructures import MutableHeaders
+from msgspec import Struct
 from starlette.requests import Request
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from structlog.contextvars import bound_contextvars
+from starlette.types import Receive, Scope, Send
+from structlog.contextvars import bind_contextvars, reset_contextvars
 
 from penstock.base.log import Logger, describe
 
@@ -22,44 +23,49 @@ HARMLESS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+_HARMLESS = [(name.lower().encode(), value.encode()) for name, value in HARMLESS.items()]
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What goes back; its headers win over those of the envelope."""
+
+    status: int
+    body: bytes | AsyncIterator[bytes] = b""
+    media_type: str | None = None
+    headers: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """ASGI middleware around the whole app."""
+    """The ASGI app: `answer` says what to send, and `apologize` what, if it has raised."""
 
-    app: ASGIApp
+    answer: Callable[[Request], Awaitable[Answer]]
+    apologize: Callable[[Request], Answer]
     log: Logger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request; a failure is told in the log and raised again, for Starlette."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+        """Handle one request; a failure is told to the caller and the log, and raised again."""
+        assert scope["type"] == "http", "the server is told to do nothing else"
+        request = Request(scope, receive)
         state = scope.setdefault("state", {})
         state["request_id"] = request_id = _request_id(scope)
         line: dict[str, Any] = {"method": scope["method"], "route": "none", "status": 500}
         state["line"] = line
-        headers = envelope_headers(request_id)
-
-        async def send_enveloped(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                line["status"] = message["status"]
-                given = MutableHeaders(scope=message)
-                for name, value in headers.items():
-                    given.setdefault(name, value)
-            await send(message)
-
         started = perf_counter()
-        with bound_contextvars(request_id=request_id):
-            try:
-                await self.app(scope, receive, send_enveloped)
-            except Exception as failure:
-                line.update(describe(failure))
-                raise
-            finally:
-                line["duration_ms"] = round((perf_counter() - started) * 1000, 1)
-                self._tell(line)
+        bound = bind_contextvars(request_id=request_id)
+        try:
+            answer = await self.answer(request)
+            line["status"] = answer.status
+            await _send(answer, request_id, send)
+        except Exception as failure:
+            line.update(describe(failure))
+            if line["status"] == 500:
+                await _send(self.apologize(request), request_id, send)
+            raise
+        finally:
+            line["duration_ms"] = round((perf_counter() - started) * 1000, 1)
+            self._tell(line)
+            reset_contextvars(**bound)
 
     def _tell(self, line: dict[str, Any]) -> None:
         """Write the request's line: ours to repair, or one of many, or a probe's."""
@@ -71,11 +77,6 @@ class Envelope:
             self.log.debug("request.answered", **line)
         else:
             self.log.info("request.answered", **line)
-
-
-def envelope_headers(request_id: str) -> dict[str, str]:
-    """Return the headers that every answer has, unless it sets its own."""
-    return {"X-Request-Id": request_id, **HARMLESS}
 
 
 def request_id_of(scope: Scope) -> str:
@@ -101,10 +102,36 @@ def note_problem(request: Request, code: str, *, failure: Exception | None = Non
         line.update(describe(failure))
 
 
+async def _send(answer: Answer, request_id: str, send: Send) -> None:
+    headers = [(b"x-request-id", request_id.encode()), *_HARMLESS]
+    if answer.headers:
+        own = {name.lower().encode(): value for name, value in answer.headers.items()}
+        headers = [pair for pair in headers if pair[0] not in own]
+        headers += [(name, value.encode("latin-1")) for name, value in own.items()]
+    if answer.media_type is not None:
+        headers.append((b"content-type", _content_type(answer.media_type)))
+    body = answer.body
+    if isinstance(body, bytes):
+        if answer.status not in (204, 304):
+            headers.append((b"content-length", str(len(body)).encode()))
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+        return
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    async for chunk in body:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _content_type(media_type: str) -> bytes:
+    is_bare_text = media_type.startswith("text/") and "charset" not in media_type
+    return f"{media_type}; charset=utf-8".encode() if is_bare_text else media_type.encode()
+
+
 def _request_id(scope: Scope) -> str:
     """Return the caller's id for the request if it is sane, else one of our own."""
     for name, value in scope["headers"]:
         if name == b"x-request-id":
             given = value.decode("latin-1")
-            return given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
-    return uuid.uuid4().hex
+            return given if REQUEST_ID.fullmatch(given) else token_hex(16)
+    return token_hex(16)

@@ -10,6 +10,7 @@ from penstock.api import wire
 from penstock.api.call import Call
 from penstock.api.page import cut, start_after
 from penstock.base.errors import InvalidInput, UnknownItem, UnknownLane
+from penstock.contract.http import NoParameters
 from penstock.kernel import inspect, operate
 from penstock.kernel.item import Accepted, ItemId, NewItem
 from penstock.kernel.lane import list_lanes
@@ -20,7 +21,7 @@ IDEMPOTENCY_KEY = "Idempotency-Key"
 _INDEXED = re.compile(r"items\[(\d+)\](.*)", re.DOTALL)
 
 
-async def accept(call: Call[wire.NoParameters, wire.NewItem]) -> wire.Accepted:
+async def accept(call: Call[NoParameters, wire.NewItem]) -> wire.Accepted:
     """Accept one item."""
     given = call.body
     key = _key(given.key, call.headers.get(IDEMPOTENCY_KEY))
@@ -37,7 +38,7 @@ async def accept(call: Call[wire.NoParameters, wire.NewItem]) -> wire.Accepted:
     return wire.Accepted(id=accepted.id, is_new=accepted.is_new)
 
 
-async def accept_many(call: Call[wire.NoParameters, wire.NewItems]) -> wire.AcceptedMany:
+async def accept_many(call: Call[NoParameters, wire.NewItems]) -> wire.AcceptedMany:
     """Accept many items, of one lane or several, all or none."""
     by_lane: dict[str, list[int]] = {}
     for index, given in enumerate(call.body):
@@ -112,7 +113,7 @@ def _key(in_body: str | None, in_header: str | None) -> str | None:
 
 
 async def _accept_in(
-    db: Connection, call: Call[wire.NoParameters, wire.NewItems], *, lane: str, indexes: list[int]
+    db: Connection, call: Call[NoParameters, wire.NewItems], *, lane: str, indexes: list[int]
 ) -> list[Accepted]:
     """Accept the items of one lane; a refusal counts items as the caller sent them."""
     given = [call.body[index] for index in indexes]

@@ -4,16 +4,17 @@ import msgspec
 
 from penstock.api import wire
 from penstock.api.call import Call
+from penstock.contract.http import NoParameters
 from penstock.kernel import keys as kernel
 
 
-async def list_all(call: Call[wire.NoParameters, None]) -> wire.Keys:
+async def list_all(call: Call[NoParameters, None]) -> wire.Keys:
     """Show every API key."""
     async with call.connection() as db:
         return wire.Keys(keys=[_shown(key) for key in await kernel.list_keys(db)])
 
 
-async def create(call: Call[wire.NoParameters, wire.NewKey]) -> wire.CreatedKey:
+async def create(call: Call[NoParameters, wire.NewKey]) -> wire.CreatedKey:
     """Make an API key."""
     async with call.connection() as db:
         key, token = await kernel.create_key(db, call.body.name, call.body.scopes, who=call.who)

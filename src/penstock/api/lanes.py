@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 
 from penstock.api import wire
-from penstock.api.call import Call, Reply
+from penstock.api.call import Call
 from penstock.base.errors import InvalidInput
+from penstock.contract.http import NoParameters, Reply
 from penstock.kernel import lane as kernel
 
 
-async def list_all(call: Call[wire.NoParameters, None]) -> wire.Lanes:
+async def list_all(call: Call[NoParameters, None]) -> wire.Lanes:
     """Show every lane."""
     async with call.connection() as db:
         return wire.Lanes(lanes=[_shown(lane) for lane in await kernel.list_lanes(db)])

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from penstock.api.call import Endpoint
 from penstock.api.problem import MEDIA_TYPE
 from penstock.api.wire import Problem
+from penstock.contract.http import Endpoint
 
 Json = dict[str, Any]
 
@@ -21,6 +21,7 @@ def describe_api(endpoints: Iterable[Endpoint]) -> Json:
     """Return the document, as JSON values."""
     table = tuple(endpoints)
     types = [kind for each in table for kind in (each.body_type, each.answer_type) if kind]
+    types += [kind for each in table for pair in each.streams.values() for kind in pair]
     schemas, components = _schemas([*types, Problem])
     paths: dict[str, Json] = {}
     for each in table:
@@ -57,8 +58,13 @@ def _operation(endpoint: Endpoint, schemas: dict[Any, Json]) -> Json:
         "parameters": _parameters(endpoint),
         "responses": _responses(endpoint, schemas),
     }
+    content = {
+        media_type: {"schema": schemas[taken]}
+        for media_type, (taken, _) in endpoint.streams.items()
+    }
     if endpoint.body_type is not None:
         content = {"application/json": {"schema": schemas[endpoint.body_type]}}
+    if content:
         operation["requestBody"] = {"required": True, "content": content}
     return operation
 
@@ -71,6 +77,8 @@ def _operation_id(endpoint: Endpoint) -> str:
 def _tag(endpoint: Endpoint) -> str:
     """Group by the first word of the path; what is there for tools and people goes together."""
     first = endpoint.path.split("/")[1]
+    if first in {"api", "admin"}:
+        return "slots"
     return first if first in {"lanes", "items", "dead", "keys", "audit", "health"} else "service"
 
 
@@ -79,16 +87,16 @@ def _parameters(endpoint: Endpoint) -> list[Json]:
     in_path = set(_PATH_NAMES.findall(endpoint.path))
     described: list[Json] = []
     for field in msgspec.structs.fields(endpoint.parameters_type):
-        is_in_path = field.name in in_path
+        is_in_path = field.encode_name in in_path
         described.append(
             {
-                "name": field.name,
+                "name": field.encode_name,
                 "in": "path" if is_in_path else "query",
                 "required": field.required,
                 "schema": msgspec.json.schema(field.type),
             }
         )
-        in_path.discard(field.name)
+        in_path.discard(field.encode_name)
     assert not in_path, f"{endpoint.path} has parameters that its handler does not take"
     return described + [
         {"name": name, "in": "header", "required": False, "schema": {"type": "string"}}
@@ -102,6 +110,11 @@ def _responses(endpoint: Endpoint, schemas: dict[Any, Json]) -> Json:
         response: Json = {"description": HTTPStatus(status).phrase}
         if endpoint.answer_type is not None:
             response["content"] = {endpoint.media_type: {"schema": schemas[endpoint.answer_type]}}
+        elif endpoint.streams:
+            response["content"] = {
+                media_type: {"schema": schemas[given]}
+                for media_type, (_, given) in endpoint.streams.items()
+            }
         elif status == 200:
             schema = {} if endpoint.media_type.endswith("json") else {"type": "string"}
             response["content"] = {endpoint.media_type: {"schema": schema}}

@@ -6,10 +6,9 @@ from typing import Any
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
 
 from penstock.api.auth import challenge
-from penstock.api.envelope import envelope_headers, note_problem, request_id_of
+from penstock.api.envelope import Answer, note_problem, request_id_of
 from penstock.base.errors import (
     Conflict,
     DatabaseAway,
@@ -17,6 +16,7 @@ from penstock.base.errors import (
     InvalidInput,
     NotFound,
     PenstockError,
+    PoolExhausted,
     Unauthenticated,
     Unavailable,
 )
@@ -61,16 +61,16 @@ def status_of(error: type[PenstockError]) -> int:
     return 500
 
 
-async def tell_ours(request: Request, error: Exception) -> Response:
+def tell_ours(request: Request, error: PenstockError) -> Answer:
     """Answer an error of our own tree with its code, message and data."""
-    assert isinstance(error, PenstockError)
     status = status_of(type(error))
     headers: dict[str, str] = {}
     if status == 401:
         headers["WWW-Authenticate"] = challenge(request)
     if status == 503:
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    if status in OPAQUE:
+    # A pool that is full up to the end of all calendars is no trouble of ours.
+    if status in OPAQUE and not isinstance(error, PoolExhausted):
         # A wrong setting of ours is a 500 of no further interest to the caller.
         code = error.code if isinstance(error, DatabaseAway) else CODES[status]
         note_problem(request, code, failure=error)
@@ -81,9 +81,8 @@ async def tell_ours(request: Request, error: Exception) -> Response:
     )
 
 
-async def tell_http(request: Request, error: Exception) -> Response:
+def tell_http(request: Request, error: HTTPException) -> Answer:
     """Answer what HTTP itself refuses: no such path, wrong method, body too large."""
-    assert isinstance(error, HTTPException)
     code = CODES.get(error.status_code, "http-error")
     note_problem(request, code)
     detail = error.detail
@@ -96,13 +95,9 @@ async def tell_http(request: Request, error: Exception) -> Response:
     )
 
 
-async def tell_unexpected(request: Request, _failure: Exception) -> Response:
-    """Answer a bug of ours; the log has the line about it, and this answer has the same id.
-
-    Starlette sends it from outside of the envelope, so it brings the envelope's headers itself.
-    """
-    headers = envelope_headers(request_id_of(request.scope))
-    return _response(request, CODES[500], 500, detail=OPAQUE[500], headers=headers)
+def tell_unexpected(request: Request) -> Answer:
+    """Answer a bug of ours; the log has the line about it, and this answer has the same id."""
+    return _response(request, CODES[500], 500, detail=OPAQUE[500], headers={})
 
 
 def _response(
@@ -113,7 +108,7 @@ def _response(
     detail: str,
     headers: dict[str, str],
     data: dict[str, Any] | None = None,
-) -> Response:
+) -> Answer:
     problem = {
         "type": TYPE_PREFIX + code,
         "title": code.replace("-", " ").capitalize(),
@@ -123,7 +118,7 @@ def _response(
         **(data or {}),
     }
     content = msgspec.json.encode(problem, enc_hook=str)
-    return Response(content, status_code=status, headers=headers, media_type=MEDIA_TYPE)
+    return Answer(status=status, body=content, media_type=MEDIA_TYPE, headers=headers)
 
 
 def _data(error: PenstockError) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Every endpoint, once: the routes and the OpenAPI document are both made from this table."""
+"""Every endpoint that is not a domain's; routes and OpenAPI are both made from this table."""
 
 from penstock.api import audit, dead, health, items, keys, lanes, pages
-from penstock.api.call import Endpoint, endpoint
+from penstock.contract.http import Endpoint, endpoint
 
 
 def endpoints(payload_bytes_max: int) -> tuple[Endpoint, ...]:

@@ -27,10 +27,6 @@ Cursor = Annotated[str, Meta(description="The `next` of the page before.", patte
 # ------------------------------------------------------------------------------- parameters
 
 
-class NoParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing in the path and nothing in the query."""
-
-
 class LaneName(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which lane."""
 
@@ -118,6 +114,7 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     on_dead_head: OnDeadHead
     retention: timedelta
     payload_bytes_max: int
+    slot_pool: str | None
     version: int
 
 
@@ -153,6 +150,7 @@ class LaneChange(
     on_dead_head: OnDeadHead | UnsetType = UNSET
     retention: timedelta | UnsetType = UNSET
     payload_bytes_max: Whole | UnsetType = UNSET
+    slot_pool: Annotated[str, Meta(max_length=128)] | UnsetType | None = UNSET
 
 
 class Lanes(msgspec.Struct, frozen=True, kw_only=True):

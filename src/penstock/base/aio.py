@@ -84,6 +84,24 @@ async def meanwhile(awaited: Coroutine[Any, Any, T], work: Callable[[], U]) -> t
     return await task, made
 
 
+async def outcome_of(work: Coroutine[Any, Any, T]) -> T | Exception:
+    """Await `work` and return what it returns, or the exception that it raises."""
+    try:
+        return await work
+    except Exception as failure:  # noqa: BLE001  For who hands it on to those who asked.
+        return failure
+
+
+def detach(work: Coroutine[Any, Any, None]) -> None:
+    """Run `work`, which ends by itself and never raises, beside a caller who may leave earlier."""
+    task = asyncio.get_running_loop().create_task(work)
+    _detached.add(task)  # The loop itself would let go of it.
+    task.add_done_callback(_detached.discard)
+
+
+_detached: set[asyncio.Task[None]] = set()
+
+
 async def supervise(
     run: Callable[[], Awaitable[None]],
     *,

@@ -3,15 +3,16 @@
 PenstockError
 ├── InvalidInput, BadSetting, BadApp, BadMigration
 ├── NotFound
-│   └── UnknownLane, UnknownItem, UnknownKey, UnknownReplay
+│   └── UnknownLane, UnknownItem, UnknownKey, UnknownReplay, UnknownPool, UnknownSlot
 ├── Conflict
-│   └── KeyConflict, LaneNotEmpty, StateConflict
+│   └── KeyConflict, LaneNotEmpty, StateConflict, SlotConflict, SlotRefused
 ├── Denied
 │   └── Unauthenticated, Forbidden
 └── Unavailable
-    └── DatabaseAway, DataFolderBusy, EmbeddedFailed, MissingExtra
+    └── DatabaseAway, DataFolderBusy, EmbeddedFailed, MissingExtra, PoolExhausted
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -125,6 +126,28 @@ class UnknownReplay(NotFound):
         return f"no replay has the id {self.replay_id}"
 
 
+@dataclass(eq=False)
+class UnknownPool(NotFound):
+    """No slot pool, which is what a config name stands for, has this name."""
+
+    code: ClassVar[str] = "unknown-pool"
+    pool: str
+
+    def __str__(self) -> str:
+        return f"no slot pool is named {self.pool!r}"
+
+
+@dataclass(eq=False)
+class UnknownSlot(NotFound):
+    """The event has no slot."""
+
+    code: ClassVar[str] = "unknown-slot"
+    event_id: str
+
+    def __str__(self) -> str:
+        return f"event {self.event_id!r} has no slot"
+
+
 class Conflict(PenstockError):
     """The request is sound, but what is stored contradicts it."""
 
@@ -172,6 +195,30 @@ class LaneNotEmpty(Conflict):
 
     def __str__(self) -> str:
         return f"lane {self.lane!r} has unfinished items; {self.field} can change once it is empty"
+
+
+@dataclass(eq=False)
+class SlotConflict(Conflict):
+    """The event has a slot already, for another time or pool; `existing` shows it."""
+
+    code: ClassVar[str] = "slot-conflict"
+    event_id: str
+    existing: Mapping[str, object]
+
+    def __str__(self) -> str:
+        return f"event {self.event_id!r} has a slot that was asked for differently"
+
+
+@dataclass(eq=False)
+class SlotRefused(Conflict):
+    """The pool's calendar does not allow a slot for this time: after_cut_off or day_full."""
+
+    code: ClassVar[str] = "slot-refused"
+    pool: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"pool {self.pool!r} gives no slot: {self.reason}"
 
 
 class Denied(PenstockError):
@@ -252,3 +299,14 @@ class MissingExtra(Unavailable):
 
     def __str__(self) -> str:
         return f"{self.feature} needs: pip install 'penstock[{self.extra}]'"
+
+
+@dataclass(eq=False)
+class PoolExhausted(Unavailable):
+    """A pool has no free slot before the end of all calendars, the year 2200."""
+
+    code: ClassVar[str] = "pool-exhausted"
+    pool: str
+
+    def __str__(self) -> str:
+        return f"pool {self.pool!r} has no free slot before the year 2200"

@@ -1,10 +1,13 @@
-"""What a domain hands to the app, and what it gets from it. The only door between the two."""
+"""A domain as the app sees it: handlers, lanes, endpoints and migrations."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from penstock.base.log import Logger
+from penstock.base.meter import Meter
 from penstock.base.settings import Settings
+from penstock.contract.http import Endpoint
 from penstock.kernel.kind import AnyKind, Kind
 from penstock.postgres.pool import Pool
 
@@ -17,16 +20,21 @@ class Resources:
 
     pool: Pool
     settings: Settings
+    log: Logger
+    meter: Meter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """One dispatcher: its handlers, the policy that its lanes start with, and its migrations."""
+    """One dispatcher: its handlers and the policy that their lanes start with, what it serves over
+    HTTP, and its migrations.
+    """
 
     name: str
-    kinds: Sequence[AnyKind]
+    kinds: Sequence[AnyKind] = ()
     owners: Sequence[str] = ()  # Packages with migrations of its own.
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    endpoints: Sequence[Endpoint] = ()
 
 
 Build: TypeAlias = Callable[[Resources], Domain]
