@@ -14,6 +14,7 @@ from penstock.base.meter import Meter
 from penstock.base.settings import Settings, settings
 from penstock.contract import Build, Resources
 from penstock.contract.http import Endpoint
+from penstock.domains import slots
 from penstock.kernel import enqueue as kernel_enqueue
 from penstock.kernel.item import Accepted, Item, NewItem, Outcome, Retry
 from penstock.kernel.kind import TIMEOUT, AnyKind, Kind
@@ -24,9 +25,9 @@ from penstock.postgres.embedded import Server, find_running, start, stop
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Connection, Pool, open_pool, wait_until_up
 
-DOMAINS: tuple[Build, ...] = ()
+DOMAINS: tuple[Build, ...] = (slots.build,)
 # Packages with migrations, in the order they build on each other.
-OWNERS = ("penstock.kernel",)
+OWNERS = ("penstock.kernel", "penstock.domains.slots")
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 

@@ -10,8 +10,8 @@ import click
 import pytest
 
 from penstock.api.metrics import METRICS
-from penstock.api.table import endpoints
 from penstock.cli.root import penstock
+from tests.api.scene import all_endpoints
 from tests.docs.pages import (
     PAGES,
     ROOT,
@@ -152,7 +152,7 @@ def parse(words: list[str]) -> None:
 
 
 def paths() -> set[tuple[str, str]]:
-    return {(each.method, re.sub(r"{\w+}", "*", each.path)) for each in endpoints(1)}
+    return {(each.method, re.sub(r"{\w+}", "*", each.path)) for each in all_endpoints()}
 
 
 def asked_by(words: list[str]) -> tuple[str, str]:

@@ -7,7 +7,6 @@ import click
 
 from penstock.api.metrics import METRICS
 from penstock.api.problem import status_of
-from penstock.api.table import endpoints
 from penstock.base.errors import PenstockError
 from penstock.base.settings import PREFIX, Settings
 from penstock.cli.exits import exit_code
@@ -16,6 +15,7 @@ from penstock.cli.output import text
 from penstock.cli.root import penstock
 from penstock.kernel.lane import POLICY_FIELDS, create_lane
 from penstock.postgres.pool import Pool
+from tests.api.scene import all_endpoints
 from tests.docs.pages import ROOT, anchors_of, cells_of, read, rows_of
 
 SOURCE = ROOT / "src" / "penstock"
@@ -95,7 +95,7 @@ def test_every_endpoint_has_an_entry_with_its_scope() -> None:
         if cells[0] in {"GET", "POST", "PUT", "PATCH", "DELETE"}
     }
 
-    assert listed == {(each.method, each.path, each.scope or "none") for each in endpoints(1)}
+    assert listed == {(each.method, each.path, each.scope or "none") for each in all_endpoints()}
 
 
 async def test_every_field_of_a_policy_has_an_entry_with_its_default(db: Pool) -> None:

@@ -17,6 +17,20 @@ SAYS = {
         "order 1 was rolled back, and its mail with it",
         "mail about order 2",
     ],
+    "slots.py": [
+        "forecast: from 16:00:00 to 16:00:39.960000",
+        "booked: from 16:00:00 to 16:00:39.960000",
+        "the fullest window has 100",
+        "asked again, the answer is the same: True",
+        "late-comer has the slot of statement-7: 16:00:00.280000",
+    ],
+    "lane_with_slots.py": [
+        "payout-1 is due 0.0 s later",
+        "payout-2 is due 0.5 s later",
+        "payout-5 is due 2.0 s later",
+        "payout-6 is due 0.5 s later, instead of payout-2",
+        *(f"paid payout-{number}" for number in (1, 6, 3, 4, 5)),
+    ],
 }
 
 

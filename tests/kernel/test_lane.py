@@ -41,6 +41,7 @@ GOOD: dict[str, Any] = {
     "on_dead_head": "skip",
     "retention": 7 * DAY,
     "payload_bytes_max": 1_024,
+    "slot_pool": "default",
 }
 
 FAR = timedelta(days=999_999)
@@ -64,6 +65,7 @@ BAD: dict[str, list[Any]] = {
     "on_dead_head": ["ignore", None],
     "retention": [HOUR, timedelta(days=40_000)],
     "payload_bytes_max": [1, 2**31],
+    "slot_pool": ["nowhere", "", 1],
 }
 
 

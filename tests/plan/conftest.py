@@ -14,7 +14,9 @@ from tests.conftest import FAST
 from tests.database import OWNERS, run_sql
 from tests.plan.explain import Explainer
 
-MILLION = cast("LiteralString", (Path(__file__).parent / "million.sql").read_text(encoding="utf-8"))
+FOLDER = Path(__file__).parent
+MILLION = cast("LiteralString", (FOLDER / "million.sql").read_text(encoding="utf-8"))
+SLOTS = cast("LiteralString", (FOLDER / "slots.sql").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,7 @@ async def loaded(quiet_server: Server) -> str:
     await create_lane(connection, "quiet", who="test")
     await connection.execute("ANALYZE")
     await connection.execute(MILLION)
+    await connection.execute(SLOTS)
     await connection.close()
     return quiet_server.dsn
 

@@ -67,17 +67,17 @@ class Explainer:
     def transaction(self) -> Transaction:
         return self.db.transaction()
 
-    async def fetch(self, query: LiteralString, *args: Any) -> list[Row]:
+    async def fetch(self, query: LiteralString, *args: Any, timeout: float = 60) -> list[Row]:
         await self._explain(query, args)
-        return await self.db.fetch(query, *args)
+        return await self.db.fetch(query, *args, timeout=timeout)
 
-    async def fetchrow(self, query: LiteralString, *args: Any) -> Row | None:
+    async def fetchrow(self, query: LiteralString, *args: Any, timeout: float = 60) -> Row | None:
         await self._explain(query, args)
-        return await self.db.fetchrow(query, *args)
+        return await self.db.fetchrow(query, *args, timeout=timeout)
 
-    async def fetchval(self, query: LiteralString, *args: Any) -> Any:
+    async def fetchval(self, query: LiteralString, *args: Any, timeout: float = 60) -> Any:
         await self._explain(query, args)
-        return await self.db.fetchval(query, *args)
+        return await self.db.fetchval(query, *args, timeout=timeout)
 
     async def execute(self, query: LiteralString, *args: Any) -> str:
         if args:

@@ -1,15 +1,13 @@
 """`penstock dead`: see dead letters and send them on their way again."""
 
 import asyncio
-import sys
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
 import click
 
-from penstock.base.errors import InvalidInput
-from penstock.cli.output import json_option, print_json, print_rows, progress_bar
+from penstock.cli.output import confirm, json_option, print_json, print_rows, progress_bar
 from penstock.cli.place import ask, data_dir_option, operator
 from penstock.cli.values import ITEM_ID, LIMIT
 from penstock.kernel.inspect import list_dead
@@ -60,7 +58,7 @@ def replay(
     """Give all dead items of a lane another set of attempts; counts them and asks first."""
     count = ask(data_dir, lambda db: count_dead(db, lane, reason=reason))
     if count and not yes:
-        _confirm(f"Replay {count} dead items of lane {lane}?")
+        confirm(f"Replay {count} dead items of lane {lane}?")
 
     async def run(db: Connection) -> Replay:
         job = await start_replay(db, lane, who=operator(), reason=reason)
@@ -76,12 +74,6 @@ def replay(
         click.echo(f"replay {job.replay_id} of {job.counted} items has begun")
     else:
         click.echo(f"replayed {job.replayed} items")
-
-
-def _confirm(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise InvalidInput("--yes", f"is needed where nobody can answer: {question}")
-    click.confirm(question, abort=True, err=True)
 
 
 async def _carry_out(db: Connection, job: Replay) -> Replay:

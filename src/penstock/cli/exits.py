@@ -69,7 +69,8 @@ def exit_code(failure: BaseException) -> Exit:
 def message(failure: BaseException) -> str:
     """Return one line for a person; what we did not expect says where it happened."""
     if isinstance(failure, PenstockError):
-        return " ".join(str(failure).split())
+        told = ": ".join([str(failure), *getattr(failure, "__notes__", ())])
+        return " ".join(told.split())
     told = describe(failure)
     return f"unexpected {told['error']} in {told['where']} (PENSTOCK_LOG_LEVEL=debug shows more)"
 

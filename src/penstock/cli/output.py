@@ -1,5 +1,6 @@
 """What a command says on standard output: aligned text for people, JSON lines for programs."""
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -8,6 +9,8 @@ import click
 import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from penstock.base.errors import InvalidInput
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON, one per line.")
 
@@ -86,6 +89,13 @@ def without(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return the record without some of its fields."""
     left_out = set(names)
     return {name: value for name, value in record.items() if name not in left_out}
+
+
+def confirm(question: str) -> None:
+    """Ask before something that cannot be taken back; where nobody can answer, refuse it."""
+    if not sys.stdin.isatty():
+        raise InvalidInput("--yes", f"is needed where nobody can answer: {question}")
+    click.confirm(question, abort=True, err=True)
 
 
 def progress_bar() -> Progress:

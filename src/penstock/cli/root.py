@@ -18,6 +18,7 @@ from penstock.cli.key import key
 from penstock.cli.lane import lane
 from penstock.cli.migrate import migrate
 from penstock.cli.serve import serve
+from penstock.cli.slots import slots
 from penstock.cli.up import up
 from penstock.cli.worker import worker
 
@@ -37,7 +38,7 @@ def penstock() -> None:
     configure(chosen.log_level, chosen.log_format)
 
 
-for verb in (up, serve, worker, migrate, demo, lane, item, dead, key, doctor, bench):
+for verb in (up, serve, worker, migrate, demo, lane, item, dead, slots, key, doctor, bench):
     penstock.add_command(verb)
 
 

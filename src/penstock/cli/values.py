@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from penstock.base.errors import InvalidInput
-from penstock.kernel.lane import DURATIONS, POLICY_FIELDS
+from penstock.kernel.lane import DURATIONS, OPTIONAL, POLICY_FIELDS
 
 UNITS = {
     "ms": timedelta(milliseconds=1),
@@ -20,7 +20,7 @@ UNITS = {
     "d": timedelta(days=1),
 }
 NUMBERS = frozenset({"rate", "backoff_multiplier", "backoff_jitter"})
-WORDS = frozenset({"ordering", "on_dead_head"})
+WORDS = frozenset({"ordering", "on_dead_head", "slot_pool"})
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 ID_MAX = 2**63 - 1
 
@@ -81,7 +81,7 @@ def _policy_value(field: str, value: str) -> object:
         if value.lower() not in TRUTHS:
             raise InvalidInput(field, f"{value!r} is neither true nor false")
         return TRUTHS[value.lower()]
-    if field == "rate" and value.lower() == "none":
+    if field in OPTIONAL and value.lower() == "none":
         return None
     if field in WORDS:
         return value

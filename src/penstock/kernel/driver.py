@@ -10,7 +10,13 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, LiteralString
 
-from penstock.base.errors import InvalidInput, KeyConflict, PenstockError, UnknownLane
+from penstock.base.errors import (
+    InvalidInput,
+    KeyConflict,
+    PenstockError,
+    SlotRefused,
+    UnknownLane,
+)
 
 DRIVERS = ("asyncpg", "psycopg", "sqlalchemy")
 
@@ -90,6 +96,9 @@ def _ours(lane: str, failure: BaseException) -> PenstockError | None:
     match getattr(raised, "sqlstate", None):
         case "PS404":
             return UnknownLane(lane)
+        case "PS422":
+            pool = re.search(r"pool '(.*)':", _message(raised))
+            return SlotRefused(pool[1] if pool else "", _detail(raised))
         case "PS413":
             return InvalidInput("payload", _message(raised))
         case "PS409":

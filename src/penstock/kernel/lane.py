@@ -34,6 +34,7 @@ OnDeadHead = Literal["block", "park", "skip"]
 class Lane:
     """One lane and its policy. `rate` is items per second over all workers; None means no limit.
 
+    With a `slot_pool`, items are due in slots of that pool, at or after the instant they ask for.
     `concurrency` is for each worker process. History is kept at least for `retention`.
     """
 
@@ -54,6 +55,7 @@ class Lane:
     on_dead_head: OnDeadHead
     retention: timedelta
     payload_bytes_max: int
+    slot_pool: str | None
     version: int
 
 
@@ -82,7 +84,8 @@ COUNTS = frozenset(
     }
 )
 NUMBERS = frozenset({"rate", "backoff_multiplier", "backoff_jitter"})
-WORDS = frozenset({"ordering", "on_dead_head"})
+WORDS = frozenset({"ordering", "on_dead_head", "slot_pool"})
+OPTIONAL = frozenset({"rate", "slot_pool"})  # They may be None.
 POLICY_FIELDS = DURATIONS | COUNTS | NUMBERS | WORDS | {"enabled"}
 
 
@@ -170,6 +173,7 @@ def to_lane(row: Row) -> Lane:
         on_dead_head=row["on_dead_head"],
         retention=row["retention"],
         payload_bytes_max=row["payload_bytes_max"],
+        slot_pool=row["slot_pool"],
         version=row["version"],
     )
 
@@ -198,12 +202,12 @@ def _checked(field: str, value: object) -> object:
 
 def _is_of_its_type(field: str, value: object) -> bool:
     """Say whether the column can take the value; the database would not say which one cannot."""
+    if value is None:
+        return field in OPTIONAL
     if field in COUNTS:
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) < COUNT_MAX
     if field in NUMBERS:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return isfinite(value)
-        return field == "rate" and value is None
+        return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
     return isinstance(value, str if field in WORDS else bool)
 
 
@@ -215,13 +219,15 @@ async def _run(query: Any) -> Any:
         constraint = str(getattr(refused, "constraint_name", ""))
         field, _, rule = constraint.partition("_is_")
         raise InvalidInput(field, f"must be {_RULES.get(constraint, rule)}") from refused
+    except asyncpg.ForeignKeyViolationError as refused:
+        raise InvalidInput("slot_pool", "must be a slot pool that exists, or none") from refused
     except (asyncpg.DataError, asyncpg.NotNullViolationError) as refused:
         raise InvalidInput("policy", str(refused).splitlines()[0]) from refused
 
 
 _TYPES = (
     {"enabled": "true or false", "ordering": "none or per_key"}
-    | {"on_dead_head": "block, park or skip"}
+    | {"on_dead_head": "block, park or skip", "slot_pool": "the name of a slot pool, or none"}
     | dict.fromkeys(COUNTS, "a whole number")
 )
 

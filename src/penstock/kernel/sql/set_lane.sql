@@ -33,6 +33,7 @@ SET enabled = given.enabled,
     on_dead_head = given.on_dead_head,
     retention = given.retention,
     payload_bytes_max = given.payload_bytes_max,
+    slot_pool = given.slot_pool,
     version = lane.version + 1
 FROM given, woken
 WHERE lane.lane_id = given.lane_id

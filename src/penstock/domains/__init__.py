@@ -1,0 +1,1 @@
+"""The dispatchers, one package each; none knows another."""

@@ -1,0 +1,174 @@
+"""Give events their slots. The database function does the work; callers of a pool take turns."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Literal
+
+import asyncpg
+from msgspec import Struct
+
+from penstock.base.errors import (
+    InvalidInput,
+    PenstockError,
+    PoolExhausted,
+    SlotConflict,
+    SlotRefused,
+    UnknownPool,
+)
+from penstock.domains.slots.calendar import check_instant
+from penstock.domains.slots.config import extend
+from penstock.domains.slots.slot import Slot
+from penstock.postgres.pool import Connection, Row
+from penstock.postgres.statement import statement
+
+ASSIGN = statement(__package__, "assign.sql")
+
+ASSIGN_TIMEOUT = timedelta(minutes=5)  # A reflow of millions makes its pool's callers wait.
+CHUNK = (
+    5_000  # Requests per statement: larger is not faster, and others wait longer for their turn.
+)
+EVENT_ID_LENGTH_MAX = 50
+ITEM_PREFIX = "item:"  # Events that are items of lanes; their slots come and go with the items.
+
+Outcome = Literal[
+    "assigned", "existing", "conflict", "beyond_horizon", "after_cut_off", "day_full", "exhausted"
+]
+
+
+class SlotRequest(Struct, frozen=True):
+    """An event that wants a slot at or after an instant."""
+
+    event_id: str
+    requested_at: datetime
+
+
+class Assigned(Struct, frozen=True):
+    """What became of a request. With a conflict, the slot is the one that the event has."""
+
+    outcome: Outcome
+    slot: Slot | None
+
+
+async def assign(
+    db: Connection,
+    pool: str,
+    request: SlotRequest,
+    *,
+    now: datetime | None = None,
+) -> Slot:
+    """Return the event's slot; the same request again returns the same one.
+
+    Raises SlotConflict, SlotRefused, InvalidInput, UnknownPool or PoolExhausted; then nothing was
+    booked.
+    """
+    (assigned,) = await assign_many(db, pool, [request], now=now)
+    return slot_of(assigned, pool, request)
+
+
+async def assign_many(
+    db: Connection,
+    pool: str,
+    requests: Sequence[SlotRequest],
+    *,
+    now: datetime | None = None,
+) -> list[Assigned]:
+    """Answer requests in their order; each chunk of them is a transaction, if there is none yet.
+
+    Raises UnknownPool, or InvalidInput if one of them is refused by `check`; what became of the
+    others is in their outcomes.
+    """
+    for index, request in enumerate(requests):
+        try:
+            check(request)
+        except InvalidInput as refused:
+            raise InvalidInput(f"requests[{index}].{refused.field}", refused.reason) from refused
+    answers: list[Assigned] = []
+    for start in range(0, len(requests), CHUNK):
+        answers += await assign_chunk(db, pool, requests[start : start + CHUNK], now=now)
+    return answers
+
+
+async def assign_chunk(
+    db: Connection, pool: str, requests: Sequence[SlotRequest], *, now: datetime | None = None
+) -> list[Assigned]:
+    """Do as `assign_many` with one chunk of requests that `check` has let pass.
+
+    A calendar that ends too soon is made longer, and the rest is asked again.
+    """
+    answers: dict[int, Assigned] = {}
+    left = range(len(requests))
+    while left:
+        with _translated(pool):
+            rows = await db.fetch(
+                ASSIGN,
+                pool,
+                [requests[index].event_id for index in left],
+                [requests[index].requested_at for index in left],
+                now,
+                timeout=ASSIGN_TIMEOUT.total_seconds(),
+            )
+        for index, row in zip(left, rows, strict=True):
+            answers[index] = Assigned(row["outcome"], _slot(requests[index].event_id, row))
+        left = [index for index in left if answers[index].outcome == "exhausted"]
+        if left and not await extend(db, pool):
+            break
+    return [answers[index] for index in range(len(requests))]
+
+
+def check(request: SlotRequest) -> None:
+    """Raise InvalidInput for an event id or a time that cannot be one."""
+    if not 1 <= len(request.event_id) <= EVENT_ID_LENGTH_MAX:
+        raise InvalidInput("eventId", f"must have 1 to {EVENT_ID_LENGTH_MAX} characters")
+    if "\x00" in request.event_id:
+        raise InvalidInput("eventId", "holds a NUL character")
+    if request.event_id.startswith(ITEM_PREFIX):
+        raise InvalidInput("eventId", f"{ITEM_PREFIX}… belongs to items of lanes")
+    check_instant(request.requested_at, "requestedTime")
+
+
+def slot_of(assigned: Assigned, pool: str, request: SlotRequest) -> Slot:
+    """Return the slot of a request that has got one, or raise why it has not."""
+    if assigned.outcome in ("assigned", "existing"):
+        assert assigned.slot is not None, "these outcomes come with a slot"
+        return assigned.slot
+    raise refusal_of(assigned, pool, request)
+
+
+def refusal_of(assigned: Assigned, pool: str, request: SlotRequest) -> PenstockError:
+    """Return why a request got no slot, as an error."""
+    match assigned.outcome:
+        case "conflict":
+            assert assigned.slot is not None, "a conflict shows the slot that there is"
+            return SlotConflict(request.event_id, assigned.slot.shown())
+        case "beyond_horizon":
+            return InvalidInput("requestedTime", "is beyond the horizon of this config")
+        case "exhausted":
+            return PoolExhausted(pool)
+        case reason:
+            return SlotRefused(pool, reason)
+
+
+def _slot(event_id: str, row: Row) -> Slot | None:
+    if row["scheduled_at"] is None:
+        return None
+    return Slot(
+        event_id=event_id,
+        pool=row["pool"],
+        requested_at=row["requested_at"],
+        scheduled_at=row["scheduled_at"],
+        window_at=row["window_at"],
+        position=row["position"],
+        config_id=row["config_id"],
+        created_at=row["created_at"],
+    )
+
+
+@contextmanager
+def _translated(pool: str) -> Generator[None]:
+    try:
+        yield
+    except asyncpg.PostgresError as raised:
+        if getattr(raised, "sqlstate", None) == "PS404":
+            raise UnknownPool(pool) from raised
+        raise

@@ -1,0 +1,228 @@
+"""Many requests in one body, a JSON array or one per line, answered each for itself.
+
+Lines are read as they come and booked in chunks; answers go to a file, and out when all is read:
+a client that sends everything before it reads anything would otherwise block us, and we it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from tempfile import SpooledTemporaryFile
+from typing import IO
+
+import msgspec
+
+from penstock.base.aio import meanwhile
+from penstock.base.errors import InvalidInput, UnknownPool
+from penstock.contract.http import Content, Stream
+from penstock.domains.slots import wire
+from penstock.domains.slots.assign import (
+    CHUNK,
+    Assigned,
+    SlotRequest,
+    assign_chunk,
+    check,
+    refusal_of,
+)
+from penstock.domains.slots.slot import instant_text
+from penstock.postgres.pool import Pool
+
+NDJSON = "application/x-ndjson"
+JSON = "application/json"
+LINES_MAX = 1_000_000
+ARRAY_BYTES_MAX = 32 * 1024 * 1024  # An array is decoded as a whole; longer ones go by lines.
+LINE_BYTES_MAX = 4096  # Ten times what a request can have.
+MEMORY_BYTES_MAX = 8 * 1024 * 1024  # Of answers; more go to the disk.
+OUT_BYTES = 256 * 1024
+
+_Numbered = tuple[int, SlotRequest]
+_Entries = Sequence[bytes | msgspec.Raw]
+
+_line = msgspec.json.Decoder(wire.NewSlot)
+_array = msgspec.json.Decoder(list[msgspec.Raw])
+_encoder = msgspec.json.Encoder()
+
+
+async def answer_batch(db: Pool, stream: Stream) -> Content:
+    """Book what the body asks for and return a result for each request, in their order."""
+    # The answer outlives this call: it is closed when it has been sent.
+    answers = SpooledTemporaryFile(max_size=MEMORY_BYTES_MAX)  # noqa: SIM115
+    try:
+        if stream.media_type == NDJSON:
+            await _answer_lines(db, stream, answers)
+        else:
+            await _answer_array(db, stream, answers)
+    except BaseException:
+        answers.close()
+        raise
+    return Content(body=_sent(answers), media_type=stream.media_type)
+
+
+async def _answer_lines(db: Pool, stream: Stream, answers: IO[bytes]) -> None:
+    def write(results: Iterable[wire.Result]) -> None:
+        answers.writelines(_encoder.encode(result) + b"\n" for result in results)
+
+    await _answer_all(db, _chunks_of_lines(stream.chunks), write)
+
+
+async def _answer_array(db: Pool, stream: Stream, answers: IO[bytes]) -> None:
+    def write(results: Iterable[wire.Result]) -> None:
+        answers.writelines(
+            (b"," if result.index else b"") + _encoder.encode(result) for result in results
+        )
+
+    answers.write(b"[")
+    await _answer_all(db, _chunks_of_array(stream.chunks), write)
+    answers.write(b"]")
+
+
+async def _chunks_of_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[_Entries]:
+    """Yield lists of at most CHUNK lines, without empty ones."""
+    rest = b""
+    lines: list[bytes] = []
+    count = 0
+    async for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        if len(rest) > LINE_BYTES_MAX:
+            raise InvalidInput("body", f"has a line of more than {LINE_BYTES_MAX} bytes")
+        fresh = [line for line in whole if line.strip()]
+        count += len(fresh)
+        if count > LINES_MAX:
+            raise InvalidInput("body", f"has more than {LINES_MAX:,} lines")
+        lines += fresh
+        while len(lines) >= CHUNK:
+            yield lines[:CHUNK]
+            lines = lines[CHUNK:]
+    if rest.strip():
+        lines.append(rest)
+    if lines:
+        yield lines
+
+
+async def _chunks_of_array(chunks: AsyncIterator[bytes]) -> AsyncIterator[_Entries]:
+    """Yield lists of at most CHUNK entries, not yet decoded."""
+    body = bytearray()
+    async for chunk in chunks:
+        body += chunk
+        if len(body) > ARRAY_BYTES_MAX:
+            raise InvalidInput("body", f"is over {ARRAY_BYTES_MAX} bytes; send {NDJSON} instead")
+    try:
+        entries = _array.decode(body)
+    except msgspec.DecodeError as malformed:
+        raise InvalidInput("body", f"is no JSON array: {malformed}") from malformed
+    except RecursionError as deep:
+        raise InvalidInput("body", "is nested too deeply") from deep
+    for start in range(0, len(entries), CHUNK):
+        yield entries[start : start + CHUNK]
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Requests that have been read: those that can be booked, by pool, and what the others get."""
+
+    first: int
+    size: int
+    by_pool: dict[str, list[_Numbered]] = field(default_factory=dict[str, list[_Numbered]])
+    results: dict[int, wire.Result] = field(default_factory=dict[int, wire.Result])
+    booked: dict[str, list[Assigned] | UnknownPool] = field(
+        default_factory=dict[str, "list[Assigned] | UnknownPool"]
+    )
+
+
+async def _answer_all(
+    db: Pool, chunks: AsyncIterator[_Entries], write: Callable[[Iterable[wire.Result]], None]
+) -> None:
+    """Read, book and write; while the database books one chunk, its neighbours are seen to."""
+
+    def write_and_read(done: _Chunk, entries: _Entries, first: int) -> _Chunk:
+        write(_results(done))
+        return _read(entries, first=first)
+
+    booked = waiting = _Chunk(0, 0)
+    async for entries in chunks:
+        done, booked = booked, waiting
+        work = partial(write_and_read, done, entries, waiting.first + waiting.size)
+        _, waiting = await meanwhile(_book(db, booked), work)
+    write(_results(booked))
+    await _book(db, waiting)
+    write(_results(waiting))
+
+
+def _read(entries: _Entries, *, first: int) -> _Chunk:
+    chunk = _Chunk(first, len(entries))
+    for index, entry in enumerate(entries, start=first):
+        try:
+            request = _decoded(entry)
+        except InvalidInput as refused:
+            chunk.results[index] = wire.Result(index=index, outcome="invalid", detail=str(refused))
+        else:
+            numbered = (index, SlotRequest(request.event_id, request.requested_time))
+            chunk.by_pool.setdefault(request.config_name, []).append(numbered)
+    return chunk
+
+
+def _decoded(entry: bytes | msgspec.Raw) -> wire.NewSlot:
+    try:
+        request = _line.decode(entry)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as malformed:
+        raise InvalidInput("body", str(malformed)) from malformed
+    check(SlotRequest(request.event_id, request.requested_time))
+    if "\x00" in request.config_name:
+        raise InvalidInput("configName", "holds a NUL character")
+    return request
+
+
+async def _book(db: Pool, chunk: _Chunk) -> None:
+    """Book one chunk; requests of different pools are separate statements."""
+    for pool, numbered in chunk.by_pool.items():
+        try:
+            async with db.acquire() as connection:
+                chunk.booked[pool] = await assign_chunk(
+                    connection, pool, [request for _, request in numbered]
+                )
+        except UnknownPool as unknown:
+            chunk.booked[pool] = unknown
+
+
+def _results(chunk: _Chunk) -> Iterable[wire.Result]:
+    """Return what became of a chunk's requests, in their order."""
+    for pool, booked in chunk.booked.items():
+        numbered = chunk.by_pool[pool]
+        if isinstance(booked, UnknownPool):
+            found = (_unknown(index, request, booked) for index, request in numbered)
+        else:
+            found = (
+                _result(index, assigned, pool, request=request)
+                for (index, request), assigned in zip(numbered, booked, strict=True)
+            )
+        chunk.results.update((result.index, result) for result in found)
+    return [chunk.results[index] for index in range(chunk.first, chunk.first + chunk.size)]
+
+
+def _unknown(index: int, request: SlotRequest, unknown: UnknownPool) -> wire.Result:
+    return wire.Result(
+        index=index, outcome="unknown_config", event_id=request.event_id, detail=str(unknown)
+    )
+
+
+def _result(index: int, assigned: Assigned, pool: str, *, request: SlotRequest) -> wire.Result:
+    slot = assigned.slot
+    is_given = assigned.outcome in ("assigned", "existing")
+    return wire.Result(
+        index=index,
+        outcome=assigned.outcome,
+        event_id=request.event_id,
+        scheduled_time=None if slot is None else instant_text(slot.scheduled_at),
+        delay_ms=None if slot is None else slot.delay_ms,
+        detail=None if is_given else str(refusal_of(assigned, pool, request)),
+    )
+
+
+async def _sent(answers: IO[bytes]) -> AsyncIterator[bytes]:
+    try:
+        await asyncio.to_thread(answers.seek, 0)
+        while chunk := await asyncio.to_thread(answers.read, OUT_BYTES):
+            yield chunk
+    finally:
+        answers.close()

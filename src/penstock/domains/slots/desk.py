@@ -1,0 +1,39 @@
+"""Single requests over HTTP: those of one pool that come together share one statement."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from penstock.base.coalesce import Coalescer
+from penstock.base.errors import UnknownPool
+from penstock.domains.slots.assign import Assigned, SlotRequest, assign_chunk, check, slot_of
+from penstock.domains.slots.slot import Slot
+from penstock.postgres.pool import Pool
+
+BATCH_MAX = 1_000  # More than there are callers at once, and still a few milliseconds of work.
+
+
+class Desk:
+    """Where callers queue, one queue for each pool."""
+
+    def __init__(self, db: Pool) -> None:
+        self._db = db
+        self._queues: dict[str, Coalescer[SlotRequest, Assigned]] = {}
+
+    async def assign(self, pool: str, request: SlotRequest) -> Slot:
+        """Do as the verb `assign`, together with others."""
+        check(request)
+        queue = self._queues.get(pool)
+        if queue is None:
+            queue = Coalescer(partial(self._assign, pool), batch_max=BATCH_MAX)
+            self._queues[pool] = queue
+        try:
+            assigned = await queue.ask(request)
+        except UnknownPool:
+            # Names that strangers make up must not pile up.
+            self._queues.pop(pool, None)
+            raise
+        return slot_of(assigned, pool, request)
+
+    async def _assign(self, pool: str, requests: Sequence[SlotRequest]) -> Sequence[Assigned]:
+        async with self._db.acquire() as db:
+            return await assign_chunk(db, pool, requests)

@@ -1,0 +1,93 @@
+"""See slots: one, a page of them, how full a pool is, and what reflows have moved."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from penstock.base.errors import InvalidInput, UnknownPool, UnknownSlot
+from penstock.domains.slots.calendar import check_instant
+from penstock.domains.slots.slot import Slot
+from penstock.postgres.pool import Queries, Row
+from penstock.postgres.statement import statement
+
+READ_SLOT = statement(__package__, "read_slot.sql")
+LIST_SLOTS = statement(__package__, "list_slots.sql")
+LIST_MOVES = statement(__package__, "list_moves.sql")
+HEAT_MAP = statement(__package__, "heat_map.sql")
+
+BUCKETS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """A stretch of time: how many slots it has, and how many of them are taken."""
+
+    starts_at: datetime
+    capacity: int
+    booked: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A slot that a reflow has moved."""
+
+    move_id: int
+    reflow_id: int
+    event_id: str
+    pool: str
+    moved_from: datetime
+    moved_to: datetime
+    moved_at: datetime
+
+
+async def read_slot(db: Queries, event_id: str) -> Slot:
+    """Return an event's slot; raises UnknownSlot."""
+    row = await db.fetchrow(READ_SLOT, event_id)
+    if row is None:
+        raise UnknownSlot(event_id)
+    return _slot(row)
+
+
+async def list_slots(
+    db: Queries,
+    pool: str,
+    *,
+    from_at: datetime,
+    until_at: datetime,
+    created_from: datetime,
+    after: tuple[datetime, int],
+    limit: int,
+) -> list[Slot]:
+    """Return slots scheduled in [from_at, until_at), by place, behind the place `after`."""
+    bounds = {"from": from_at, "until": until_at, "createdFrom": created_from, "after": after[0]}
+    for name, at in bounds.items():
+        check_instant(at, name)
+    arguments = (from_at, until_at, created_from, *after, limit)
+    return [_slot(row) for row in await db.fetch(LIST_SLOTS, pool, *arguments)]
+
+
+async def list_moves(db: Queries, *, after: int, reflow_id: int | None, limit: int) -> list[Move]:
+    """Return moves in the order they were made, behind the one with the id `after`."""
+    return [
+        Move(**dict(row.items())) for row in await db.fetch(LIST_MOVES, after, reflow_id, limit)
+    ]
+
+
+async def heat_map(
+    db: Queries, pool: str, *, from_at: datetime, until_at: datetime, buckets: int
+) -> list[Bucket]:
+    """Return how full a pool is, in buckets of equal length; past weeks may be left out."""
+    check_instant(from_at, "from")
+    check_instant(until_at, "until")
+    if until_at <= from_at:
+        raise InvalidInput("until", "must be after from")
+    if not 1 <= buckets <= BUCKETS_MAX:
+        raise InvalidInput("buckets", f"must be from 1 to {BUCKETS_MAX:,}")
+    rows = await db.fetch(HEAT_MAP, pool, from_at, until_at, buckets)
+    if not rows:
+        raise UnknownPool(pool)
+    return [Bucket(**dict(row.items())) for row in rows]
+
+
+def _slot(row: Row) -> Slot:
+    fields = {name: value for name, value in row.items() if name != "pool_id"}
+    return Slot(**fields)

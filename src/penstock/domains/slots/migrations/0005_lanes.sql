@@ -1,0 +1,35 @@
+-- Lanes that name a pool: an item's slot belongs to the event `item:<id>`, which callers cannot use.
+
+ALTER TABLE penstock.lane ADD CONSTRAINT slot_pool_exists
+    FOREIGN KEY (slot_pool) REFERENCES penstock.slot_pool (name);
+
+-- Items whose lane is later given another pool, or none, keep their slots.
+CREATE OR REPLACE FUNCTION penstock.take_due_instants(
+    pool text, item_ids bigint[], wanted timestamptz[], at timestamptz
+) RETURNS TABLE (item_id bigint, due_at timestamptz)
+LANGUAGE plpgsql AS $$
+DECLARE
+    slot record;
+BEGIN
+    FOR slot IN
+        SELECT item_ids[a.index] AS item_id, a.scheduled_at, a.outcome
+        FROM penstock.assign_slots(
+            pool, ARRAY(SELECT 'item:' || id FROM unnest(item_ids) AS id), wanted,
+            -- The caller's instant is the start of its transaction, which may be long ago.
+            greatest(take_due_instants.at, clock_timestamp())) AS a
+    LOOP
+        IF slot.outcome <> 'assigned' THEN
+            RAISE EXCEPTION 'no slot of pool %: %', quote_literal(pool), slot.outcome
+                USING ERRCODE = 'PS422', DETAIL = slot.outcome;
+        END IF;
+        item_id := slot.item_id;
+        due_at := slot.scheduled_at;
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION penstock.give_back_due_instant(item_id bigint, at timestamptz)
+RETURNS void
+LANGUAGE sql AS $$
+    SELECT penstock.cancel_slot('item:' || item_id, 'item', at)
+$$;

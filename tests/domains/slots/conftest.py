@@ -1,0 +1,67 @@
+"""An open app, its API without a network, and a caller per scope, as the tests of the API have it.
+
+What begins with `shared` stands on one database for the session: for tests that keep to configs
+and events of their own, or that show that a request is refused.
+"""
+
+from collections.abc import AsyncGenerator
+
+import pytest
+from httpx import AsyncClient
+
+from penstock import Penstock
+from penstock.api import create_app
+from penstock.postgres.embedded import Server
+from tests.api.scene import Callers, called, opened
+from tests.database import database_dsn, run_sql
+
+SHARED = "slots_shared"
+
+
+@pytest.fixture
+async def penstock(dsn: str) -> AsyncGenerator[Penstock]:
+    """An open app on this test's own database."""
+    async with opened(dsn) as app:
+        yield app
+
+
+@pytest.fixture
+async def callers(penstock: Penstock) -> AsyncGenerator[Callers]:
+    """One client per scope, and one without a key."""
+    async with called(penstock, create_app(penstock)) as clients:
+        yield clients
+
+
+@pytest.fixture
+def admin(callers: Callers) -> AsyncClient:
+    """A client that may do everything."""
+    return callers.admin
+
+
+@pytest.fixture
+async def other_admin(dsn: str, callers: Callers) -> AsyncGenerator[AsyncClient]:
+    """A client of a second node on this test's own database."""
+    async with opened(dsn) as app, called(app, create_app(app)) as clients:
+        assert clients.admin is not callers.admin
+        yield clients.admin
+
+
+@pytest.fixture(scope="session")
+async def shared_penstock(server: Server, template: str) -> AsyncGenerator[Penstock]:
+    """An open app for all tests that keep to configs of their own."""
+    await run_sql(server.dsn, f"CREATE DATABASE {SHARED} TEMPLATE {template}")
+    async with opened(database_dsn(server.dsn, SHARED)) as app:
+        yield app
+
+
+@pytest.fixture(scope="session")
+async def shared_callers(shared_penstock: Penstock) -> AsyncGenerator[Callers]:
+    """As `callers`, for all tests that keep to configs of their own."""
+    async with called(shared_penstock, create_app(shared_penstock)) as clients:
+        yield clients
+
+
+@pytest.fixture(scope="session")
+def shared_admin(shared_callers: Callers) -> AsyncClient:
+    """As `admin`, for all tests that keep to configs of their own."""
+    return shared_callers.admin

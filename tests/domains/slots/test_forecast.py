@@ -1,0 +1,109 @@
+"""When would so many be through? Answered from what is free, and nothing is booked."""
+
+from typing import Any
+
+import pytest
+from httpx import AsyncClient
+
+from penstock import Penstock
+from tests.api.scene import Callers, problem
+from tests.domains.slots.scene import (
+    HOUR,
+    NOON,
+    SLOTS,
+    Config,
+    Json,
+    after,
+    body_of,
+    instant_of,
+    make_config,
+    text_of,
+)
+
+FORECAST = f"{SLOTS}/forecast"
+
+
+async def forecast(config: Config, count: int, start: float = 0) -> Json:
+    body = {"configName": config.name, "count": count, "from": text_of(after(start))}
+    return body_of(await config.client.post(FORECAST, json=body))
+
+
+@pytest.mark.covers("D91")
+async def test_a_million_at_noon_is_through_at_23_06_39_96(
+    callers: Callers, penstock: Penstock
+) -> None:
+    """The issue's check value, on the default config; who may read may ask."""
+    body = {"count": 1_000_000, "from": text_of(NOON)}
+
+    told = body_of(await callers.reader.post(FORECAST, json=body))
+
+    assert told == {
+        "configName": "default",
+        "count": 1_000_000,
+        "first": text_of(NOON),
+        "last": f"{NOON:%Y-%m-%d}T23:06:39.960Z",
+        "windowsUsed": 10_000,
+    }
+    assert await penstock.pool.fetchval("SELECT count(*) FROM penstock.slot") == 0
+    assert await penstock.pool.fetchval("SELECT count(*) FROM penstock.slot_run") == 0
+
+
+CALENDAR = {
+    "timeZone": "UTC",
+    "blackouts": [{"from": text_of(after(40)), "until": text_of(NOON + HOUR)}],
+}
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("plain", {}),
+    ("three in a second", {"per_window": 3, "size": "PT1S"}),
+    ("below a second", {"per_window": 2, "size": "PT0.25S"}),
+    ("calendar", {"calendar": CALENDAR}),
+]
+
+
+@pytest.mark.parametrize("count", [1, 5, 60])
+@pytest.mark.parametrize("start", [0, 2.5, 6])
+@pytest.mark.parametrize("rule", [case[1] for case in CASES], ids=[case[0] for case in CASES])
+async def test_a_forecast_comes_true(
+    shared_admin: AsyncClient, *, rule: dict[str, Any], start: float, count: int
+) -> None:
+    """Between slots that others have: some at once, some later, some given back."""
+    config = await make_config(shared_admin, **rule)
+    await config.fill(3, after(1), name="early")
+    await config.fill(5, after(10), name="later")
+    await shared_admin.delete(f"{SLOTS}/{config.event('later-2')}")
+
+    told = await forecast(config, count, start)
+    results = await config.fill(count, after(start), name="real")
+
+    times = sorted(instant_of(each["scheduledTime"]) for each in results)
+    assert (instant_of(told["first"]), instant_of(told["last"])) == (times[0], times[-1])
+    real = [each for each in await config.list_all() if "-real-" in each["eventId"]]
+    assert told["windowsUsed"] == len({each["windowStart"] for each in real})
+
+
+async def test_a_forecast_for_the_past_begins_now(shared_admin: AsyncClient) -> None:
+    config = await make_config(shared_admin)
+    body = {"configName": config.name, "count": 1, "from": "2001-01-01T00:00:00Z"}
+
+    told = body_of(await shared_admin.post(FORECAST, json=body))
+    slot = await config.assign("event", instant_of("2001-01-01T00:00:00Z"))
+
+    assert told["first"] == told["last"]
+    assert 0 <= (instant_of(slot["scheduledTime"]) - instant_of(told["first"])).total_seconds() < 60
+
+
+async def test_what_there_will_never_be_is_said_so(shared_admin: AsyncClient) -> None:
+    config = await make_config(shared_admin, 1, "P1D")  # Until 2200 there are some 63,000 days.
+    body = {"configName": config.name, "count": 100_000, "from": text_of(NOON)}
+
+    response = await shared_admin.post(FORECAST, json=body)
+
+    assert problem(response, 503, "pool-exhausted")["pool"] == config.name
+
+
+async def test_an_unknown_config_is_not_found(shared_admin: AsyncClient) -> None:
+    body = {"configName": "nobody", "count": 1, "from": text_of(NOON)}
+
+    response = await shared_admin.post(FORECAST, json=body)
+
+    assert problem(response, 404, "unknown-pool")["pool"] == "nobody"

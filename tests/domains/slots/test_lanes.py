@@ -1,0 +1,219 @@
+"""A lane may name a slot pool: its items become due in slots of the pool, and give them back."""
+
+from datetime import timedelta
+
+import pytest
+
+from penstock.base.clock import FakeClock
+from penstock.base.errors import InvalidInput, SlotRefused
+from penstock.domains.slots.calendar import Calendar
+from penstock.domains.slots.config import set_config
+from penstock.domains.slots.inspect import read_slot
+from penstock.domains.slots.reflow import reflow
+from penstock.kernel.enqueue import enqueue, enqueue_many
+from penstock.kernel.inspect import read_item
+from penstock.kernel.item import Accepted, NewItem
+from penstock.kernel.lane import create_lane, set_lane
+from penstock.kernel.operate import cancel, reschedule
+from penstock.postgres.pool import Connection, Pool
+
+SECOND = timedelta(seconds=1)
+
+
+async def slotted_lane(db: Connection, **policy: object) -> None:
+    """Make a pool of one slot a second, and a lane that takes its due instants from it."""
+    await set_config(
+        db,
+        "payouts",
+        who="test",
+        max_per_window=1,
+        window_size=SECOND,
+        horizon=timedelta(days=3660),  # The clock of the tests is some years ahead.
+    )
+    await create_lane(db, "payouts", who="test", slot_pool="payouts", **policy)
+
+
+async def due_offsets(db: Connection, accepted: list[Accepted], clock: FakeClock) -> list[float]:
+    """Return how many seconds after the clock's instant each item is due."""
+    items = [await read_item(db, each.id) for each in accepted]
+    return [(item.due_at - clock.now()).total_seconds() for item in items if item and item.due_at]
+
+
+async def test_items_for_one_instant_become_due_in_slots(db: Pool, clock: FakeClock) -> None:
+    """A thousand payments for 16:00 must not all be due at 16:00."""
+    async with db.acquire() as connection:
+        await slotted_lane(connection)
+
+        accepted = [
+            await enqueue(connection, "payouts", NewItem(payload=n, due_at=clock.now()))
+            for n in range(3)
+        ]
+
+        assert await due_offsets(connection, accepted, clock) == [0, 1, 2]
+
+
+async def test_bulk_enqueue_takes_slots_too(db: Pool, clock: FakeClock) -> None:
+    async with db.acquire() as connection:
+        await slotted_lane(connection)
+        items = [NewItem(payload=n, key=str(n), due_at=clock.now()) for n in range(50)]
+
+        accepted = await enqueue_many(connection, "payouts", items)
+
+        assert await due_offsets(connection, accepted, clock) == list(range(50))
+
+
+async def test_the_same_key_again_takes_no_second_slot(db: Pool, clock: FakeClock) -> None:
+    """A caller that repeats itself must not use up capacity."""
+    async with db.acquire() as connection:
+        await slotted_lane(connection)
+        item = NewItem(payload=1, key="pay-1", due_at=clock.now())
+
+        first = await enqueue(connection, "payouts", item)
+        again = await enqueue(connection, "payouts", item)
+
+        assert again.id == first.id
+        assert await slots_taken(connection) == 1
+
+
+async def test_a_rolled_back_enqueue_leaves_its_slot_free(db: Pool, clock: FakeClock) -> None:
+    """The item and its slot are one transaction."""
+    item = NewItem(payload=1, due_at=clock.now())
+    async with db.acquire() as connection:
+        await slotted_lane(connection)
+        transaction = connection.transaction()
+        await transaction.start()
+        await enqueue(connection, "payouts", item)
+        await transaction.rollback()
+
+        accepted = await enqueue(connection, "payouts", item)
+
+        assert await due_offsets(connection, [accepted], clock) == [0]
+
+
+async def test_cancelling_an_item_gives_its_slot_to_the_next(db: Pool, clock: FakeClock) -> None:
+    async with db.acquire() as connection:
+        await slotted_lane(connection)
+        first = await enqueue(connection, "payouts", NewItem(payload=1, due_at=clock.now()))
+        await enqueue(connection, "payouts", NewItem(payload=2, due_at=clock.now()))
+
+        await cancel(connection, first.id, who="test")
+        third = await enqueue(connection, "payouts", NewItem(payload=3, due_at=clock.now()))
+
+        assert await due_offsets(connection, [third], clock) == [0]
+
+
+async def test_an_ordered_lane_keeps_its_order_in_slots(db: Pool, clock: FakeClock) -> None:
+    """A follower waits for its head and has a slot of its own all the same."""
+    async with db.acquire() as connection:
+        await slotted_lane(connection, ordering="per_key")
+        items = [NewItem(payload=n, order_key="a", due_at=clock.now()) for n in range(3)]
+
+        accepted = await enqueue_many(connection, "payouts", items)
+
+        assert await due_offsets(connection, accepted, clock) == [0, 1, 2]
+
+
+async def test_a_reflow_moves_the_items_along(db: Pool, clock: FakeClock) -> None:
+    """An item whose slot has moved must not leave at the old instant."""
+    async with db.acquire() as connection:
+        await slotted_lane(connection)
+        items = [NewItem(payload=n, due_at=clock.now() + 60 * SECOND) for n in range(4)]
+        accepted = await enqueue_many(connection, "payouts", items)
+        await halve_the_rate(connection, clock)
+
+        done = await reflow(
+            connection,
+            "payouts",
+            freeze_until=clock.now(),
+            who="test",
+            is_dry_run=False,
+            now=clock.now(),
+        )
+
+        assert done.moved == 3
+        assert await due_offsets(connection, accepted, clock) == [60, 62, 64, 66]
+        slot = await read_slot(connection, f"item:{accepted[3].id}")
+        assert slot.scheduled_at == clock.now() + 66 * SECOND
+
+
+async def test_a_reflow_leaves_an_item_that_a_person_has_rescheduled(
+    db: Pool, clock: FakeClock
+) -> None:
+    """Who has moved it by hand had a reason."""
+    by_hand = clock.now() + 3600 * SECOND
+    async with db.acquire() as connection:
+        await slotted_lane(connection)
+        items = [NewItem(payload=n, due_at=clock.now() + 60 * SECOND) for n in range(2)]
+        accepted = await enqueue_many(connection, "payouts", items)
+        await reschedule(connection, accepted[1].id, by_hand, who="test")
+        await halve_the_rate(connection, clock)
+
+        await reflow(
+            connection,
+            "payouts",
+            freeze_until=clock.now(),
+            who="test",
+            is_dry_run=False,
+            now=clock.now(),
+        )
+
+        assert await due_offsets(connection, accepted, clock) == [60, 3600]
+
+
+async def test_an_item_that_gets_no_slot_is_not_accepted(db: Pool, clock: FakeClock) -> None:
+    """A pool that rejects after the cut-off must reject the item as a whole."""
+    calendar = Calendar(time_zone="UTC", cut_off="11:00", cut_off_policy="reject")
+    async with db.acquire() as connection:
+        await set_config(
+            connection,
+            "strict",
+            who="test",
+            max_per_window=1,
+            window_size=SECOND,
+            horizon=timedelta(days=3660),
+            calendar=calendar,
+        )
+        await create_lane(connection, "strict", who="test", slot_pool="strict")
+
+        with pytest.raises(SlotRefused) as refused:
+            await enqueue(connection, "strict", NewItem(payload=1, due_at=clock.now()))
+
+        assert (refused.value.pool, refused.value.reason) == ("strict", "after_cut_off")
+        assert await slots_taken(connection) == 0
+
+
+async def test_a_lane_cannot_name_a_pool_that_is_not_there(db: Pool) -> None:
+    """It would accept nothing from then on."""
+    async with db.acquire() as connection:
+        await create_lane(connection, "work", who="test")
+
+        with pytest.raises(InvalidInput, match="slot_pool"):
+            await set_lane(connection, "work", who="test", slot_pool="nowhere")
+
+
+async def test_a_lane_without_its_pool_keeps_what_it_has_accepted(
+    db: Pool, clock: FakeClock
+) -> None:
+    async with db.acquire() as connection:
+        await slotted_lane(connection)
+        items = [NewItem(payload=n, due_at=clock.now()) for n in range(2)]
+        before = await enqueue_many(connection, "payouts", items)
+        await set_lane(connection, "payouts", who="test", slot_pool=None)
+
+        after = await enqueue_many(connection, "payouts", items)
+
+        assert await due_offsets(connection, [*before, *after], clock) == [0, 1, 0, 0]
+        await cancel(connection, before[1].id, who="test")
+        assert await slots_taken(connection) == 1
+
+
+async def halve_the_rate(db: Connection, clock: FakeClock) -> None:
+    """Leave one slot in two seconds."""
+    await set_config(
+        db, "payouts", who="test", max_per_window=1, window_size=2 * SECOND, now=clock.now()
+    )
+
+
+async def slots_taken(db: Connection) -> int:
+    """Return how many slots there are."""
+    return int(await db.fetchval("SELECT count(*) FROM penstock.slot"))

@@ -1,0 +1,178 @@
+"""Real `kill -9` of callers, sessions and PostgreSQL while slots are given: all promises hold."""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from penstock.base.errors import DatabaseAway
+from penstock.domains.slots.assign import CHUNK, assign_many
+from penstock.domains.slots.config import set_config
+from penstock.postgres.embedded import Server, embedded_server
+from penstock.postgres.migrate import migrate
+from penstock.postgres.pool import Connection, connect, database_away
+from tests.database import OWNERS
+from tests.fault.scene import PATIENCE, ROOT
+from tests.fault.slot_client import POOL, START, line, request
+from tests.fault.waiting import until
+
+SEED = int(os.environ.get("PENSTOCK_FAULT_SEED", "18"))
+CLIENTS = 4
+CAPACITY = 50
+SIZE = timedelta(seconds=1)
+FAULTS = 12
+SLOTS_BETWEEN = 400  # Promised, before the next fault.
+
+SLOTS = """
+SELECT event_id, window_at, window_at + position * interval '1 microsecond' AS place_at
+FROM penstock.slot
+"""
+RUNS = "SELECT pool_id, first_cell, last_cell FROM penstock.slot_run ORDER BY 1, 2"
+COUNT_RUNS = """
+SELECT penstock.mark_cells(pool_id, '2000-01-01Z', '2200-01-01Z') FROM penstock.slot_pool
+"""
+KILL_A_BACKEND = """
+SELECT pg_terminate_backend(pid)
+FROM pg_stat_activity
+WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
+ORDER BY random()
+LIMIT 1
+"""
+
+
+@dataclass(slots=True)
+class Stage:
+    """One server, the callers alive, and the record of what they were promised."""
+
+    server: Server
+    folder: Path
+    started: int = 0
+    clients: list[asyncio.subprocess.Process] = field(default_factory=list)
+
+    @property
+    def record(self) -> Path:
+        return self.folder / "record"
+
+    def promised_count(self) -> int:
+        return self.record.read_bytes().count(b"\n") if self.record.exists() else 0
+
+    async def start_client(self) -> None:
+        self.started += 1
+        with (self.folder / "clients.log").open("ab") as log:
+            client = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tests.fault.slot_client"),
+                *(self.server.dsn, str(self.record), str(self.started)),
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+            )
+        self.clients.append(client)
+
+    async def kill(self, client: asyncio.subprocess.Process) -> None:
+        """Send SIGKILL to one of our own callers; it must not have ended by itself."""
+        self.clients.remove(client)
+        assert client.returncode is None, (self.folder / "clients.log").read_text()
+        client.kill()
+        await client.wait()
+
+    async def kill_backend(self) -> None:
+        """End the session of some caller in the middle of whatever it does."""
+        with suppress(DatabaseAway), database_away():
+            db = await connect(self.server.dsn)
+            await db.execute(KILL_A_BACKEND)
+            await db.close()
+
+    def kill_postgres(self) -> None:
+        """Send SIGKILL to our own postmaster; its keeper restarts it."""
+        pid = self.server.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+
+    async def until_promised(self, count: int) -> None:
+        async def is_promised() -> bool:
+            return self.promised_count() >= count
+
+        await until(is_promised, within=PATIENCE)
+
+
+@asynccontextmanager
+async def stage(folder: Path) -> AsyncGenerator[Stage]:
+    """Run a server of its own (fsync on) with one pool; end all callers that are left."""
+    async with embedded_server(folder / "data") as server:
+        db = await connect(server.dsn)
+        await migrate(db, OWNERS)
+        await set_config(db, POOL, who="test", max_per_window=CAPACITY, window_size=SIZE, now=START)
+        await db.close()
+        opened = Stage(server, folder)
+        try:
+            yield opened
+        finally:
+            for client in list(opened.clients):
+                await opened.kill(client)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.covers("D3", "D48")
+async def test_no_promised_slot_is_lost_changed_or_given_twice_when_everything_is_killed(
+    tmp_path: Path,
+) -> None:
+    """An answer is a promise: it outlives the caller, the session and the server."""
+    print(f"PENSTOCK_FAULT_SEED={SEED}")
+    chance = random.Random(SEED)
+    async with stage(tmp_path) as scene:
+        for _ in range(CLIENTS):
+            await scene.start_client()
+
+        with_postgres = chance.sample(range(FAULTS), 2)
+        for fault in range(FAULTS):
+            await scene.until_promised((fault + 1) * SLOTS_BETWEEN)
+            if fault in with_postgres:
+                scene.kill_postgres()
+            elif chance.random() < 0.5:
+                await scene.kill_backend()
+            else:
+                await scene.kill(chance.choice(scene.clients))
+                await scene.start_client()
+        await scene.until_promised((FAULTS + 1) * SLOTS_BETWEEN)
+        for client in list(scene.clients):
+            await scene.kill(client)
+
+        db = await connect(scene.server.dsn)
+        await assert_promises_are_kept(db, scene.record.read_text().splitlines())
+        await assert_nothing_is_booked_twice(db)
+        await db.close()
+
+
+async def assert_promises_are_kept(db: Connection, promises: list[str]) -> None:
+    """Each event was promised one thing only, and whoever asks again is told the same."""
+    told = {promise.split(maxsplit=1)[0]: promise for promise in promises}
+    assert set(promises) == set(told.values())
+    assert len(promises) > len(told), "several asked for the same event"
+
+    requests = [request(event) for event in told]
+    for start in range(0, len(requests), CHUNK):
+        again = await assign_many(db, POOL, requests[start : start + CHUNK], now=START)
+        assert {answer.outcome for answer in again} == {"existing"}
+        for answer in again:
+            assert answer.slot is not None
+            assert line(answer).rstrip() == told[answer.slot.event_id]
+
+
+async def assert_nothing_is_booked_twice(db: Connection) -> None:
+    slots = await db.fetch(SLOTS)
+    assert len({slot["place_at"] for slot in slots}) == len(slots)
+    assert max(Counter(slot["window_at"] for slot in slots).values()) <= CAPACITY
+
+    runs = [tuple(row) for row in await db.fetch(RUNS)]
+    await db.execute(COUNT_RUNS)
+    assert runs == [tuple(row) for row in await db.fetch(RUNS)]
+    assert sum(last - first + 1 for _, first, last in runs) == len(slots)
