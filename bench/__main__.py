@@ -63,8 +63,8 @@ def _count(text: str) -> int:
 def _list() -> None:
     report = Report()
     for name, case in CASES.items():
-        report.say(f"{name:10} {(case.__doc__ or '').splitlines()[0]}")
-    report.say(f"{'peers':10} {', '.join(peer.name for peer in PEERS)}")
+        report.say(f"{name:14} {(case.__doc__ or '').splitlines()[0]}")
+    report.say(f"{'peers':14} {', '.join(peer.name for peer in PEERS)}")
 
 
 async def _run(options: argparse.Namespace, report: Report) -> None:
@@ -109,6 +109,7 @@ def _sizes(options: argparse.Namespace) -> Sizes:
         latency_samples=50 if quick else 300,
         rate_seconds=5.0 if quick else 30.0,
         idle_seconds=10.0 if quick else 30.0,
+        burst_seconds=3.0 if quick else 10.0,
         rounds=options.rounds or (1 if quick else 3),
         quiet_seconds_max=3.0 if quick else 30.0,
     )

@@ -1,4 +1,7 @@
-"""The bars of the kernel, one case per group: each measures and returns rows of the table."""
+"""The bars, one case per group: each measures and returns rows of the table.
+
+Those of the kernel are here, those of slots in `bench.slots`.
+"""
 
 import asyncio
 import contextlib
@@ -6,18 +9,27 @@ from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-from bench import idle, measure
+from bench import idle, measure, slots
 from bench.adapter import adapter
-from bench.figures import Measurement, Row, at_least, at_most, best, limit_row, middle, ratio_row
-from bench.measure import Bench, Stage, attempt, floats, rate
+from bench.figures import (
+    Measurement,
+    Row,
+    at_least,
+    at_most,
+    best,
+    detail,
+    limit_row,
+    middle,
+    named,
+    ratio_row,
+)
+from bench.measure import Bench, Case, Stage, attempt, floats, rate
 
 RATE: Final = 1000
 BURST: Final = 100
 RATE_PROCESSES: Final = 4
 RATE_TAIL_SECONDS: Final = 0.5  # the processes do not stop in the same instant
 AIM: Final = 40_000
-
-Case = Callable[[Bench], Awaitable[list[Row]]]
 
 
 async def drain(bench: Bench) -> list[Row]:
@@ -32,7 +44,7 @@ async def drain(bench: Bench) -> list[Row]:
         limit_row("drain, what we are after", own, bar=at_least(AIM, f"≥ {AIM:,}/s")),
         limit_row(
             "WAL per item, claim to settled",
-            _detail(own, "wal_bytes_per_item", "B"),
+            detail(own, "wal_bytes_per_item", "B"),
             bar=at_most(450, "≤ 450 B"),
         ),
     ]
@@ -75,9 +87,9 @@ async def ordered(bench: Bench) -> list[Row]:
     own = await attempt(
         bench, bench.ours, what=f"drain ordered by {keys:,} keys", unit="/s", run=run
     )
-    inversions = _detail(own, "inversions", "")
+    inversions = detail(own, "inversions", "")
     return [
-        ratio_row(own.what, own, _named(empty, "unordered"), bar=at_least(0.5)),
+        ratio_row(own.what, own, named(empty, "unordered"), bar=at_least(0.5)),
         limit_row("inversions of order", inversions, bar=at_most(0, "0")),
     ]
 
@@ -100,7 +112,7 @@ async def rate_limit(bench: Bench) -> list[Row]:
     most = RATE + BURST
     return [
         limit_row(what, own, bar=at_most(most, f"≤ {RATE:,} + {BURST}")),
-        limit_row("share of the allowed rate used", _detail(own, "used", ""), bar=at_least(0.98)),
+        limit_row("share of the allowed rate used", detail(own, "used", ""), bar=at_least(0.98)),
     ]
 
 
@@ -117,7 +129,7 @@ async def latency(bench: Bench) -> list[Row]:
     others = [await measure.latency(bench, peer) for peer in bench.peers]
     return [
         *_against_best("latency p50", own, others, lowest=True),
-        limit_row("latency p99", _detail(own, "p99", "ms"), bar=at_most(20, "≤ 20 ms")),
+        limit_row("latency p99", detail(own, "p99", "ms"), bar=at_most(20, "≤ 20 ms")),
     ]
 
 
@@ -140,6 +152,7 @@ CASES: Final[dict[str, Case]] = {
     "enqueue": enqueue,
     "latency": latency,
     "idle": idle_up,
+    **slots.CASES,
 }
 
 
@@ -169,7 +182,7 @@ async def _beside_empty(
     for _ in range(rounds or bench.sizes.rounds):
         empty.append(await measure.drain_rate(bench, bench.ours))
         hard.append(await attempt(bench, bench.ours, what=name, unit="/s", run=run))
-    return ratio_row(name, middle(hard), _named(middle(empty), "empty case"), bar=at_least(0.9))
+    return ratio_row(name, middle(hard), named(middle(empty), "empty case"), bar=at_least(0.9))
 
 
 @contextlib.asynccontextmanager
@@ -227,19 +240,3 @@ def _against_best(
         ratio_row(f"{name} (best peer)", own, champion, bar=bar),
         *(ratio_row(name, own, other, bar=None) for other in rest),
     ]
-
-
-def _detail(of: Measurement, key: str, unit: str) -> Measurement:
-    return Measurement(
-        subject=of.subject,
-        what=key,
-        value=of.detail.get(key),
-        unit=unit,
-        reason=of.reason,
-    )
-
-
-def _named(of: Measurement, subject: str) -> Measurement:
-    return Measurement(
-        subject=subject, what=of.what, value=of.value, unit=of.unit, reason=of.reason
-    )

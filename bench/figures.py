@@ -115,6 +115,20 @@ def middle(measurements: list[Measurement]) -> Measurement:
     return ranked[(len(ranked) - 1) // 2]
 
 
+def detail(of: Measurement, key: str, unit: str) -> Measurement:
+    """Return one detail of a measurement as a measurement of its own."""
+    return Measurement(
+        subject=of.subject, what=key, value=of.detail.get(key), unit=unit, reason=of.reason
+    )
+
+
+def named(of: Measurement, subject: str) -> Measurement:
+    """Return a measurement under another name, for a row that holds it against another of ours."""
+    return Measurement(
+        subject=subject, what=of.what, value=of.value, unit=of.unit, reason=of.reason
+    )
+
+
 def _verdict(
     value: float | None, bar: Bar | None, of: tuple[Measurement, ...]
 ) -> tuple[Verdict, str]:

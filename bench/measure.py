@@ -14,7 +14,7 @@ from typing import Final
 
 from bench import machine, pgbench
 from bench.adapter import Adapter, AdapterFailed, adapter
-from bench.figures import OTHERS, Measurement
+from bench.figures import OTHERS, Measurement, Row
 from bench.registry import Subject
 from bench.report import Report
 from bench.server import Server
@@ -36,6 +36,7 @@ class Sizes:
     latency_samples: int
     rate_seconds: float
     idle_seconds: float
+    burst_seconds: float
     rounds: int
     quiet_seconds_max: float
 
@@ -63,6 +64,9 @@ class Bench:
                 await asyncio.sleep(QUIET_LOOK_SECONDS)
             if others.percent < QUIET_PERCENT:
                 return
+
+
+Case = Callable[[Bench], Awaitable[list[Row]]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
-"""The limit: pgbench running the kernel's own claim and settle SQL, one client and no Python.
+"""pgbench: scripts run without any Python, and the limit that the kernel is held against.
 
-One cycle settles a batch and claims the next in one transaction, as a worker does. The script is
-made from the kernel's statements, so it cannot drift from them.
+The limit is the kernel's own claim and settle SQL with one client. One cycle settles a batch and
+claims the next in one transaction, as a worker does. Its script is made from the kernel's
+statements, so it cannot drift from them.
 """
 
 import asyncio
 import re
 import tempfile
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Final
 
 from bench.server import USER, Server
@@ -44,6 +45,14 @@ class PgbenchFailed(Exception):
     """pgbench did not report a rate; the text is its complaint."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """How often a script was run by all clients together."""
+
+    times: int
+    per_second: float
+
+
 def script() -> str:
     """Return one cycle as a pgbench script."""
     claim = _body(CLAIM)
@@ -62,22 +71,29 @@ def script() -> str:
 
 async def items_per_second(server: Server, database: str, *, items: int) -> float:
     """Return how many items a second the bare SQL can claim and settle."""
+    carried = (f"--define={name}={value}" for name, value in CARRIED.items())
+    cycles = (f"--transactions={items // BATCH}", f"--define=batch={BATCH}")
+    ran = await run(server, database, script(), "--client=1", *cycles, *carried)
+    return ran.per_second * BATCH
+
+
+async def run(server: Server, database: str, text: str, *options: str) -> Ran:
+    """Run a script with prepared statements, as often as the options say."""
     with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
-        file.write(script())
+        file.write(text)
         file.flush()
-        text = await _run(server, database, Path(file.name), cycles=items // BATCH)
-    found = re.search(r"^tps = ([\d.]+)", text, re.MULTILINE)
-    if found is None:
-        raise PgbenchFailed(_complaint(text))
-    return float(found[1]) * BATCH
+        output = await _run(server, database, f"--file={file.name}", *options)
+    times = re.search(r"^number of transactions actually processed: (\d+)", output, re.MULTILINE)
+    rate = re.search(r"^tps = ([\d.]+)", output, re.MULTILINE)
+    if times is None or rate is None:
+        raise PgbenchFailed(_complaint(output))
+    return Ran(times=int(times[1]), per_second=float(rate[1]))
 
 
-async def _run(server: Server, database: str, file: Path, *, cycles: int) -> str:
+async def _run(server: Server, database: str, *options: str) -> str:
     process = await asyncio.create_subprocess_exec(
         str(server.binaries / "pgbench"),
-        *("--no-vacuum", "--client=1", "--protocol=prepared"),
-        *(f"--file={file}", f"--transactions={cycles}", f"--define=batch={BATCH}"),
-        *(f"--define={name}={value}" for name, value in CARRIED.items()),
+        *("--no-vacuum", "--protocol=prepared", *options),
         *(f"--host={server.host}", f"--username={USER}", database),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
