@@ -201,7 +201,7 @@ class Penstock:
         self._pool = await open_pool(
             self.address, min_size=chosen.pool_size_min, max_size=chosen.pool_size_max
         )
-        resources = Resources(pool=self._pool, settings=chosen, log=self.log, meter=self.meter)
+        resources = Resources(pool=self._pool, settings=chosen)
         domains = [build(resources) for build in self._builds]
         self.endpoints = tuple(each for domain in domains for each in domain.endpoints)
         for domain in domains:

@@ -12,8 +12,6 @@ from starlette.types import ASGIApp
 from penstock import Item, Money, Penstock
 from penstock.api.table import endpoints
 from penstock.app import DOMAINS
-from penstock.base.log import get_logger
-from penstock.base.meter import Meter
 from penstock.base.settings import Settings
 from penstock.contract import Resources
 from penstock.contract.http import Endpoint
@@ -43,9 +41,7 @@ class Payment(msgspec.Struct):
 
 def all_endpoints() -> Sequence[Endpoint]:
     """Return the whole table, domains' included, to be looked at: without a database none works."""
-    resources = Resources(
-        pool=cast("Any", None), settings=Settings(), log=get_logger(), meter=Meter()
-    )
+    resources = Resources(pool=cast("Any", None), settings=Settings())
     domains = [build(resources) for build in DOMAINS]
     return [
         *(each for domain in domains for each in domain.endpoints),

@@ -3,19 +3,17 @@
 import base64
 import binascii
 from collections.abc import Sequence
-from datetime import timedelta
 
 from starlette.requests import Request
 
 from penstock.app import Penstock
 from penstock.base.coalesce import Coalescer
 from penstock.base.errors import Forbidden, Unauthenticated
+from penstock.contract.http import ACQUIRE_TIMEOUT
 from penstock.kernel.keys import Key, Scope, authenticate
 
 TOKEN_LENGTH_MAX = 512  # Ours have 56; what is longer is no key and need not be hashed.
 LOOKUP_MAX = 1_000  # Callers whose tokens are looked up together; most of them have the same one.
-# Longer than any burst keeps the connections busy, shorter than a client's patience.
-ACQUIRE_TIMEOUT = timedelta(seconds=10)
 
 
 class Door:

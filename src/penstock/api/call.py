@@ -5,9 +5,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from penstock.api.auth import ACQUIRE_TIMEOUT, Door
+from penstock.api.auth import Door
 from penstock.api.metrics import Depths
 from penstock.app import Penstock
+from penstock.contract.http import ACQUIRE_TIMEOUT
 from penstock.postgres.pool import Connection
 
 P = TypeVar("P")

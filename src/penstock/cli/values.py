@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from penstock.base.errors import InvalidInput
-from penstock.kernel.lane import DURATIONS, OPTIONAL, POLICY_FIELDS
+from penstock.kernel.lane import DURATIONS, NUMBERS, OPTIONAL, POLICY_FIELDS, WORDS
 
 UNITS = {
     "ms": timedelta(milliseconds=1),
@@ -19,8 +19,6 @@ UNITS = {
     "h": timedelta(hours=1),
     "d": timedelta(days=1),
 }
-NUMBERS = frozenset({"rate", "backoff_multiplier", "backoff_jitter"})
-WORDS = frozenset({"ordering", "on_dead_head", "slot_pool"})
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 ID_MAX = 2**63 - 1
 

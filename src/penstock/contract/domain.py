@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from penstock.base.log import Logger
-from penstock.base.meter import Meter
 from penstock.base.settings import Settings
 from penstock.contract.http import Endpoint
 from penstock.kernel.kind import AnyKind, Kind
@@ -20,8 +18,6 @@ class Resources:
 
     pool: Pool
     settings: Settings
-    log: Logger
-    meter: Meter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

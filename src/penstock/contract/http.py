@@ -6,6 +6,7 @@ The types of an endpoint are read off its handler; routes and OpenAPI are made f
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from types import NoneType
 from typing import Any, Generic, Literal, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
@@ -20,6 +21,8 @@ T = TypeVar("T")
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
+# For a connection: longer than any burst keeps them busy, shorter than a client's patience.
+ACQUIRE_TIMEOUT = timedelta(seconds=10)
 SMALL_BODY_BYTES_MAX = 64 * 1024  # Most bodies are a handful of fields.
 
 

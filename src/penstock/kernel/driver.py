@@ -97,8 +97,8 @@ def _ours(lane: str, failure: BaseException) -> PenstockError | None:
         case "PS404":
             return UnknownLane(lane)
         case "PS422":
-            pool = re.search(r"pool '(.*)':", _message(raised))
-            return SlotRefused(pool[1] if pool else "", _detail(raised))
+            refusal = json.loads(_detail(raised))
+            return SlotRefused(refusal["pool"], refusal["reason"])
         case "PS413":
             return InvalidInput("payload", _message(raised))
         case "PS409":

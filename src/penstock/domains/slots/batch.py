@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.base.aio import meanwhile
 from penstock.base.errors import InvalidInput, UnknownPool
-from penstock.contract.http import Content, Stream
+from penstock.contract.http import ACQUIRE_TIMEOUT, Content, Stream
 from penstock.domains.slots import wire
 from penstock.domains.slots.assign import (
     CHUNK,
@@ -177,7 +177,7 @@ async def _book(db: Pool, chunk: _Chunk) -> None:
     """Book one chunk; requests of different pools are separate statements."""
     for pool, numbered in chunk.by_pool.items():
         try:
-            async with db.acquire() as connection:
+            async with db.acquire(timeout=ACQUIRE_TIMEOUT.total_seconds()) as connection:
                 chunk.booked[pool] = await assign_chunk(
                     connection, pool, [request for _, request in numbered]
                 )

@@ -5,6 +5,7 @@ from functools import partial
 
 from penstock.base.coalesce import Coalescer
 from penstock.base.errors import UnknownPool
+from penstock.contract.http import ACQUIRE_TIMEOUT
 from penstock.domains.slots.assign import Assigned, SlotRequest, assign_chunk, check, slot_of
 from penstock.domains.slots.slot import Slot
 from penstock.postgres.pool import Pool
@@ -35,5 +36,5 @@ class Desk:
         return slot_of(assigned, pool, request)
 
     async def _assign(self, pool: str, requests: Sequence[SlotRequest]) -> Sequence[Assigned]:
-        async with self._db.acquire() as db:
+        async with self._db.acquire(timeout=ACQUIRE_TIMEOUT.total_seconds()) as db:
             return await assign_chunk(db, pool, requests)

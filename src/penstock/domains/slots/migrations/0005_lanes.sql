@@ -20,7 +20,8 @@ BEGIN
     LOOP
         IF slot.outcome <> 'assigned' THEN
             RAISE EXCEPTION 'no slot of pool %: %', quote_literal(pool), slot.outcome
-                USING ERRCODE = 'PS422', DETAIL = slot.outcome;
+                USING ERRCODE = 'PS422',
+                    DETAIL = jsonb_build_object('pool', pool, 'reason', slot.outcome)::text;
         END IF;
         item_id := slot.item_id;
         due_at := slot.scheduled_at;
