@@ -130,11 +130,11 @@ async def _endings(lease: Lease, kind: AnyKind, *, now: datetime) -> list[tuple[
     """Run the items whose instant has come; give back what a lane's buffer claimed too early."""
     endings = {claimed.id: _refusal(claimed, now=now) for claimed in lease.items}
     wanted = [claimed for claimed in lease.items if endings[claimed.id] is None]
-    with Watchdog(kind.timeout).guard() as guard:
-        if kind.handle_many is not None:
-            outcomes = await execute_many(wanted, kind, lease.token, guard=guard)
-        else:
-            outcomes = [await execute(each, kind, lease.token, guard=guard) for each in wanted]
+    guard = Watchdog(kind.timeout).guard()
+    if kind.handle_many is not None:
+        outcomes = await execute_many(wanted, kind, lease.token, guard=guard)
+    else:
+        outcomes = [await execute(each, kind, lease.token, guard=guard) for each in wanted]
     made = {claimed.id: outcome for claimed, outcome in zip(wanted, outcomes, strict=True)}
     return [(claimed, endings[claimed.id] or made[claimed.id]) for claimed in lease.items]
 

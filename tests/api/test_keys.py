@@ -9,6 +9,8 @@ from httpx import AsyncClient
 
 from penstock import Penstock
 from penstock.base.aio import spawn
+from penstock.kernel.keys import revoke_key
+from penstock.postgres.pool import Pool
 from tests.api.scene import Callers, all_endpoints, count_items, problem
 
 TABLE = all_endpoints()
@@ -111,6 +113,23 @@ async def test_a_revoked_key_is_refused_at_once(callers: Callers) -> None:
     assert revoked.status_code == 204
     assert revoked.content == b""
     problem(after, 401, "unauthenticated")
+
+
+async def test_a_key_that_was_revoked_on_another_node_is_soon_refused(
+    callers: Callers, db: Pool
+) -> None:
+    """A node believes a key for a moment, and no longer because it is used all the time."""
+    made = (await callers.admin.post("/keys", json={"name": "old", "scopes": ["read"]})).json()
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    before = await callers.stranger.get("/lanes", headers=headers)
+
+    async with db.acquire() as connection:
+        await revoke_key(connection, made["key"]["key_id"], who="another node")
+    async with asyncio.timeout(10):
+        while (await callers.stranger.get("/lanes", headers=headers)).status_code == 200:
+            pass
+
+    assert before.status_code == 200
 
 
 async def test_a_revoked_key_is_refused_at_once_also_among_many_who_call_together(

@@ -11,11 +11,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
 from penstock.base.errors import InvalidInput
+from penstock.base.watchdog import Watchdog
 from penstock.contract.http import Endpoint, Stream
 
-BODY_TIMEOUT = timedelta(
-    seconds=30
-)  # A slow phone sends a megabyte in this; a slow attack does not.
+# A slow phone sends a megabyte in this; a slow attack does not.
+BODY_TIMEOUT = timedelta(seconds=30)
 NAME_LENGTH_MAX = 100  # Of a stranger's field name that we repeat in an answer.
 
 _NAMED = re.compile(r"(unknown|missing required) field `(.*)`", re.DOTALL)
@@ -39,7 +39,7 @@ def read_parameters(endpoint: Endpoint, in_path: Mapping[str, str], request: Req
         raise _named(refused) from refused
 
 
-async def read_body(endpoint: Endpoint, request: Request) -> Any:
+async def read_body(endpoint: Endpoint, request: Request, slow_bodies: Watchdog) -> Any:
     """Return the body as the endpoint's type, or None where it takes none; raises InvalidInput.
 
     A body that is no JSON by its own word, too large or too slow raises HTTPException.
@@ -49,7 +49,13 @@ async def read_body(endpoint: Endpoint, request: Request) -> Any:
     if endpoint.body_decoder is None:
         return None
     _refuse_media_type(request.headers.get("content-type", ""))
-    raw = await _read_capped(request, endpoint.body_bytes_max)
+    try:
+        with slow_bodies.guard():
+            raw = await _read_capped(request, endpoint.body_bytes_max)
+    except TimeoutError:
+        raise HTTPException(408, "the body came too slowly", {"Connection": "close"}) from None
+    except ClientDisconnect:
+        raise HTTPException(400, "the body ended early") from None
     try:
         body = endpoint.body_decoder.decode(raw)
     except msgspec.ValidationError as refused:
@@ -103,18 +109,10 @@ def _refuse_media_type(content_type: str) -> None:
 async def _read_capped(request: Request, bytes_max: int) -> bytes:
     """Read the body, never more than `bytes_max` of it, whatever its headers say."""
     body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT.total_seconds()):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > bytes_max:
-                    raise HTTPException(
-                        413, f"the body is over {bytes_max} bytes", {"Connection": "close"}
-                    )
-    except TimeoutError:
-        raise HTTPException(408, "the body came too slowly", {"Connection": "close"}) from None
-    except ClientDisconnect:
-        raise HTTPException(400, "the body ended early") from None
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > bytes_max:
+            raise HTTPException(413, f"the body is over {bytes_max} bytes", {"Connection": "close"})
     return bytes(body)
 
 

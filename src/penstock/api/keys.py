@@ -25,6 +25,7 @@ async def revoke(call: Call[wire.KeyRef, None]) -> None:
     """Refuse the key from now on."""
     async with call.connection() as db:
         await kernel.revoke_key(db, call.parameters.key_id, who=call.who)
+    call.site.door.forget()
 
 
 def _shown(key: kernel.Key) -> wire.Key:

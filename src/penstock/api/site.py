@@ -10,7 +10,7 @@ from penstock.api.auth import Door
 from penstock.api.call import Call, Site
 from penstock.api.docs import render_docs
 from penstock.api.envelope import Answer, Envelope, note_caller, note_route
-from penstock.api.intake import read_body, read_parameters
+from penstock.api.intake import BODY_TIMEOUT, read_body, read_parameters
 from penstock.api.metrics import Depths
 from penstock.api.openapi import describe_api
 from penstock.api.problem import tell_http, tell_ours, tell_unexpected
@@ -19,6 +19,7 @@ from penstock.api.table import endpoints
 from penstock.app import Penstock
 from penstock.base.errors import PenstockError
 from penstock.base.settings import settings
+from penstock.base.watchdog import Watchdog
 from penstock.contract.http import Content, Endpoint, Reply
 from penstock.postgres.pool import database_away
 
@@ -36,8 +37,9 @@ def create_app(penstock: Penstock) -> Envelope:
         openapi=msgspec.json.encode(document),
         docs=render_docs(document).encode(),
     )
-    app = _App(site=site, routes=read_routes(table))
-    return Envelope(app.answer, tell_unexpected, penstock.log)
+    app = _App(site=site, routes=read_routes(table), slow_bodies=Watchdog(BODY_TIMEOUT))
+    # Bound once: structlog would otherwise look its configuration up for every line.
+    return Envelope(app.answer, tell_unexpected, penstock.log.bind())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class _App:
 
     site: Site
     routes: Routes
+    slow_bodies: Watchdog
 
     async def answer(self, request: Request) -> Answer:
         """Carry out one request; what is refused is an answer too."""
@@ -57,7 +60,7 @@ class _App:
                 call = Call(
                     site=self.site,
                     parameters=read_parameters(endpoint, in_path, request),
-                    body=await read_body(endpoint, request),
+                    body=await read_body(endpoint, request, self.slow_bodies),
                     headers=request.headers,
                     who=who,
                 )

@@ -4,9 +4,8 @@
 """
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
 from datetime import timedelta
+from time import monotonic
 from types import TracebackType
 
 # A limit is looked at this often in its own length: one of 30 s ends within 31.5 s.
@@ -14,23 +13,57 @@ LOOKS_PER_LIMIT = 20
 LOOK_SHORTEST = timedelta(milliseconds=5)
 
 
+class Watchdog:
+    """Watches the guards of one kind of work, all with the same limit."""
+
+    def __init__(self, limit: timedelta) -> None:
+        self.limit = limit.total_seconds()
+        self._pause = max(limit / LOOKS_PER_LIMIT, LOOK_SHORTEST).total_seconds()
+        self._guards: set[Guard] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def guard(self) -> "Guard":
+        """Return a guard for the current task."""
+        task = asyncio.current_task()
+        assert task is not None, "only a task can be cancelled"
+        return Guard(self, task)
+
+    def watch(self, guard: "Guard") -> None:
+        """Look at a guard from now on."""
+        self._guards.add(guard)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._pause, self._look)
+
+    def leave(self, guard: "Guard") -> None:
+        """Look at a guard no more."""
+        self._guards.discard(guard)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = monotonic()
+        for guard in self._guards:
+            guard.look(now)
+        if self._guards:
+            self._timer = asyncio.get_running_loop().call_later(self._pause, self._look)
+
+
 class Guard:
     """The limit of one task, used again and again: `with guard: await work`.
 
-    Raises TimeoutError in the block when the limit is over. Belongs to the task that entered it.
+    Raises TimeoutError in the block when the limit is over. Belongs to the task that made it.
     """
 
-    __slots__ = ("_ends_at", "_is_over", "_limit", "_loop", "_task")
+    __slots__ = ("_ends_at", "_is_over", "_task", "_watchdog")
 
-    def __init__(self, task: "asyncio.Task[object]", limit: timedelta) -> None:
+    def __init__(self, watchdog: Watchdog, task: "asyncio.Task[object]") -> None:
+        self._watchdog = watchdog
         self._task = task
-        self._limit = limit.total_seconds()
-        self._loop = asyncio.get_running_loop()
         self._ends_at = float("inf")
         self._is_over = False
 
     def __enter__(self) -> None:
-        self._ends_at = self._loop.time() + self._limit
+        self._ends_at = monotonic() + self._watchdog.limit
+        self._watchdog.watch(self)
 
     def __exit__(
         self,
@@ -38,7 +71,7 @@ class Guard:
         failure: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._ends_at = float("inf")
+        self._watchdog.leave(self)
         if self._is_over:
             self._is_over = False
             # Somebody else may have cancelled the task too; that one must go through.
@@ -50,38 +83,3 @@ class Guard:
         if now >= self._ends_at and not self._is_over:
             self._is_over = True
             self._task.cancel()
-
-
-class Watchdog:
-    """Watches the guards of one kind of work, all with the same limit."""
-
-    def __init__(self, limit: timedelta) -> None:
-        self._limit = limit
-        self._guards: set[Guard] = set()
-        self._timer: asyncio.TimerHandle | None = None
-
-    @contextmanager
-    def guard(self) -> Generator[Guard]:
-        """Give the current task a guard for as long as the block lasts."""
-        task = asyncio.current_task()
-        assert task is not None, "only a task can be cancelled"
-        guard = Guard(task, self._limit)
-        self._guards.add(guard)
-        if self._timer is None:
-            self._look_later()
-        try:
-            yield guard
-        finally:
-            self._guards.discard(guard)
-
-    def _look_later(self) -> None:
-        pause = max(self._limit / LOOKS_PER_LIMIT, LOOK_SHORTEST).total_seconds()
-        self._timer = asyncio.get_running_loop().call_later(pause, self._look)
-
-    def _look(self) -> None:
-        self._timer = None
-        now = asyncio.get_running_loop().time()
-        for guard in self._guards:
-            guard.look(now)
-        if self._guards:
-            self._look_later()

@@ -153,18 +153,18 @@ class Crew:
         """
         self._is_starting = False
         ran = 0
+        guard = self._watchdog.guard()
         try:
-            with self._watchdog.guard() as guard:
-                while self._waiting and self._running <= self.lane.concurrency:
-                    opened, claimed = self._waiting.popleft()
-                    self._start_another(group)
-                    if self.kind.handle_many is not None:
-                        await self._run_many(opened, claimed, guard)
-                    else:
-                        await self._run_one(opened, claimed, guard)
-                    ran += 1
-                    if ran % BREATH == 0:
-                        await asyncio.sleep(0)
+            while self._waiting and self._running <= self.lane.concurrency:
+                opened, claimed = self._waiting.popleft()
+                self._start_another(group)
+                if self.kind.handle_many is not None:
+                    await self._run_many(opened, claimed, guard)
+                else:
+                    await self._run_one(opened, claimed, guard)
+                ran += 1
+                if ran % BREATH == 0:
+                    await asyncio.sleep(0)
         finally:
             self._running -= 1
             self.on_free()

@@ -24,21 +24,21 @@ async def breathe() -> None:
 
 async def test_work_that_exceeds_the_limit_ends_with_a_timeout() -> None:
     """A handler that hangs must not hold its lease for ever."""
-    with Watchdog(SHORT).guard() as guard, pytest.raises(TimeoutError), guard:
+    with pytest.raises(TimeoutError), Watchdog(SHORT).guard():
         await for_ever()
 
 
 async def test_a_guard_can_be_used_again_after_a_timeout() -> None:
     """A strand runs many items under one guard, and one that hangs must not poison the next."""
-    with Watchdog(SHORT).guard() as guard:
-        with pytest.raises(TimeoutError), guard:
-            await for_ever()
+    guard = Watchdog(SHORT).guard()
+    with pytest.raises(TimeoutError), guard:
+        await for_ever()
 
-        with guard:
-            await breathe()
+    with guard:
+        await breathe()
 
-        with pytest.raises(TimeoutError), guard:
-            await for_ever()
+    with pytest.raises(TimeoutError), guard:
+        await for_ever()
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
@@ -49,7 +49,7 @@ async def test_a_cancellation_from_outside_goes_through() -> None:
     started = asyncio.Event()
 
     async def strand() -> None:
-        with Watchdog(LONG).guard() as guard, guard:
+        with Watchdog(LONG).guard():
             started.set()
             await for_ever()
 
@@ -63,13 +63,13 @@ async def test_a_cancellation_from_outside_goes_through() -> None:
 
 async def test_a_timeout_inside_the_work_is_the_works_own() -> None:
     """Handlers use `asyncio.timeout` too; the two must not take each other's cancellations."""
-    with Watchdog(LONG).guard() as guard, guard, pytest.raises(TimeoutError):
+    with Watchdog(LONG).guard(), pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await for_ever()
 
 
 async def test_a_failure_of_the_work_is_not_hidden() -> None:
-    with Watchdog(LONG).guard() as guard, pytest.raises(ValueError, match="mine"), guard:
+    with pytest.raises(ValueError, match="mine"), Watchdog(LONG).guard():
         raise ValueError("mine")
 
 
@@ -84,15 +84,14 @@ async def test_only_the_task_whose_time_is_over_is_ended() -> None:
         hung.set()
 
     async def work() -> None:
-        with watchdog.guard() as guard:
-            while not hung.is_set():
-                with guard:
-                    await breathe()
-            quick.set()
+        guard = watchdog.guard()
+        while not hung.is_set():
+            with guard:
+                await breathe()
+        quick.set()
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         group.create_task(work())
-        with watchdog.guard() as guard:
-            await hang(guard)
+        await hang(watchdog.guard())
 
     assert quick.is_set()
