@@ -11,6 +11,7 @@ from penstock.base.clock import FakeClock
 from penstock.base.watchdog import Watchdog
 from penstock.kernel.claim import Claimed, Cursor, Lease, claim
 from penstock.kernel.execute import execute, execute_many
+from penstock.kernel.gather import gather
 from penstock.kernel.item import Dead, Ending, ItemId, Outcome, Returned
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import read_lane
@@ -112,6 +113,8 @@ async def _run_batch(db: Connection, kind: AnyKind, seen: _Pass, *, now: datetim
         now=now,
     )
     if isinstance(found, Lease):
+        if kind.gather is not None:
+            found = await gather(db, found, kind)
         ended = [Ended(*each, 0) for each in await _endings(found, kind, now=now)]
         async with db.transaction():
             await settle(db, lane, found, ended=ended, closes=True, now=now)

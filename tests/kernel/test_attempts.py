@@ -44,6 +44,21 @@ async def test_five_attempts_are_five_tries(db: Connection, lane: Lane) -> None:
     assert await try_claim(db, lane, now=NOON + 100 * DAY) is None
 
 
+@pytest.mark.parametrize(("attempts_max", "tries"), [(1, 1), (2, 2), (7, 7), (None, 5)])
+async def test_a_handler_may_grant_an_item_fewer_or_more_attempts_than_the_lane(
+    db: Connection, lane: Lane, *, attempts_max: int | None, tries: int
+) -> None:
+    """A webhook's subscriber has a schedule of its own; the lane's policy is for all others."""
+    item_id = await put(db, lane)
+
+    for hours in range(tries):
+        assert await state_of(db, item_id) != "dead"
+        failed = Retry("503", attempts_max=attempts_max)
+        await attempt_once(db, lane, failed, now=NOON + hours * HOUR)
+
+    assert await state_of(db, item_id) == "dead"
+
+
 async def test_attempts_are_numbered_and_keep_what_they_said(db: Connection, lane: Lane) -> None:
     item_id = await put(db, lane)
     await attempt_once(db, lane, Retry("first"), now=NOON)

@@ -36,6 +36,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     not_after: datetime | None
     payload: str
     start_in: float
+    gathered: object = None  # What the kind's `gather` has made of the payload.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

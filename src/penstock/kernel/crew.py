@@ -96,21 +96,31 @@ class Crew:
 
     def receive(self, lease: Lease, group: asyncio.TaskGroup) -> None:
         """Take a lease whose claim has committed, and start with its items."""
+        opened = self._open(lease)
+        self._waiting.extend((opened, claimed) for claimed in self.in_starting_order(lease))
+        if self.is_stopping:
+            self._give_back_waiting()
+        self._start_another(group)
+
+    def give_back(self, lease: Lease) -> None:
+        """Take a lease whose claim has committed, only to give its items back untried."""
+        opened = self._open(lease)
+        for claimed in lease.items:
+            self._end(opened, claimed, RETURNED, began_at=self._loop.time())
+
+    def _open(self, lease: Lease) -> OpenLease:
         claimed_at = self._loop.time() - lease.age
         opened = OpenLease(
             lease, claimed_at=claimed_at, renewed_at=claimed_at, unsettled=len(lease.items)
         )
         self.leases[lease.token] = opened
-        self._waiting.extend((opened, claimed) for claimed in self.in_starting_order(lease))
-        if self.is_stopping:
-            self._give_back()
-        self._start_another(group)
+        return opened
 
     def stop(self, *, grace: timedelta) -> None:
         """Give back what was not started, and let the rest run for `grace`."""
         self.is_stopping = True
         self._stopped.set()
-        self._give_back()
+        self._give_back_waiting()
         self._loop.call_later(grace.total_seconds(), self._cancel_strands)
 
     def in_starting_order(self, lease: Lease) -> list[Claimed]:
@@ -127,7 +137,7 @@ class Crew:
         )
         return sorted(spread, key=lambda claimed: claimed.start_in)
 
-    def _give_back(self) -> None:
+    def _give_back_waiting(self) -> None:
         while self._waiting:
             opened, claimed = self._waiting.popleft()
             self._end(opened, claimed, RETURNED, began_at=self._loop.time())

@@ -10,6 +10,8 @@ from penstock.kernel.item import DONE, Dead, Done, Hold, Item, Outcome, Retry, S
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.payload import UNDECODABLE, decoder
 
+OUTCOMES = (Done, Retry, Snooze, Hold, Dead)  # Made once: a union would be made for every attempt.
+
 
 def to_item(claimed: Claimed, kind: AnyKind, token: int) -> Item[Any]:
     """Build what the handler sees; raises one of UNDECODABLE for a payload of another type."""
@@ -22,8 +24,14 @@ def to_item(claimed: Claimed, kind: AnyKind, token: int) -> Item[Any]:
         due_at=claimed.due_at,
         not_after=claimed.not_after,
         token=token,
-        payload=decoder(kind.payload_type).decode(claimed.payload),
+        payload=_payload(claimed, kind),
     )
+
+
+def _payload(claimed: Claimed, kind: AnyKind) -> object:
+    if claimed.gathered is not None:
+        return claimed.gathered
+    return decoder(kind.payload_type).decode(claimed.payload)
 
 
 async def execute(claimed: Claimed, kind: AnyKind, token: int, *, guard: Guard) -> Outcome:
@@ -84,7 +92,7 @@ def _checked(outcome: object, kind: AnyKind) -> Outcome:
     """Take None for done; anything that is no outcome leaves us not knowing what happened."""
     if outcome is None or (isinstance(outcome, Done) and outcome.result is None):
         return DONE
-    if isinstance(outcome, Done | Retry | Snooze | Hold | Dead):
+    if isinstance(outcome, OUTCOMES):
         return outcome
     return kind.when_unknown(f"the handler returned {type(outcome).__qualname__}, not an outcome")
 

@@ -61,11 +61,15 @@ DONE = Done()  # Most attempts end like this; one object serves them all.
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """It failed and may be repeated: after the lane's backoff, or after `after` if given."""
+    """It failed and may be repeated: after the lane's backoff, or after `after` if given.
+
+    `attempts_max` is for this item instead of the lane's.
+    """
 
     reason: str
     after: timedelta | None = None
     result: object = None
+    attempts_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,11 @@ def encode(payload: object, payload_type: type[Any] | None = None) -> str:
     return text
 
 
+def without_nul(text: str) -> str:
+    """Return JSON text with a mark in the place of each NUL character."""
+    return _NUL.sub(lambda found: found[0][:-6] + "\\ufffd", text) if "\\u0000" in text else text
+
+
 def check(text: str, payload_type: type[Any]) -> None:
     """Raise InvalidInput naming the field if the text is no payload of this type."""
     try:

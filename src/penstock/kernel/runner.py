@@ -17,12 +17,13 @@ from penstock.base.log import Logger
 from penstock.base.meter import Meter
 from penstock.kernel.claim import Cursor, Lease, claim
 from penstock.kernel.crew import RETURNED, Crew, OpenLease
+from penstock.kernel.gather import gather
 from penstock.kernel.item import Returned
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import Lane
 from penstock.kernel.settle import Ended, settle
 from penstock.kernel.wake import Wake
-from penstock.postgres.pool import Pool, database_away
+from penstock.postgres.pool import Connection, Pool, database_away
 
 # A worker holds no more unstarted items than it can start in this time: what it holds, others
 # cannot take, and a crash delays.
@@ -47,6 +48,7 @@ class Runner:
     crew: Crew = field(init=False)
     _settles: Wake = field(default_factory=Wake)
     _claimed_at: float = 0.0
+    _is_claiming: bool = False
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def __post_init__(self) -> None:
@@ -89,7 +91,8 @@ class Runner:
                 self.log.warning("cycle.failed", lane=self.lane.name, reason=away.reason)
                 wake.within(AWAY_PAUSE.total_seconds())
                 progressed = False
-            if self.crew.is_stopping and not self.crew.leases:
+            # A claim that is on its way may still bring a lease, which somebody has to settle.
+            if self.crew.is_stopping and not self.crew.leases and not self._is_claiming:
                 # The other loop may be waiting for just this.
                 self.wake.now()
                 self._settles.now()
@@ -104,6 +107,13 @@ class Runner:
         room = self._room()
         if room <= 0:
             return False
+        self._is_claiming = True
+        try:
+            return await self._claim(room, group)
+        finally:
+            self._is_claiming = False
+
+    async def _claim(self, room: int, group: asyncio.TaskGroup) -> bool:
         began_at = self._claimed_at = self._loop.time()
         was_rewinding = self.cursor.is_rewinding()
         with database_away():
@@ -113,7 +123,7 @@ class Runner:
                 )
                 if isinstance(found, Lease):
                     # It has committed: the first handler need not wait for the connection's return.
-                    self.crew.receive(found, group)
+                    self.crew.receive(await self._gathered(db, found), group)
         took = self._loop.time() - began_at
         self.meter.observe("dispatch_cycle_duration_seconds", took, lane=self.lane.name)
         if isinstance(found, Lease):
@@ -126,6 +136,16 @@ class Runner:
             # What was committed late may stand behind the cursor, and its notification is past.
             self.wake.within(self.cursor.rewind_at - monotonic())
         return False
+
+    async def _gathered(self, db: Connection, lease: Lease) -> Lease:
+        if self.kind.gather is None:
+            return lease
+        try:
+            return await gather(db, lease, self.kind)
+        except BaseException:
+            # Nobody else can take these items before the lease is over.
+            self.crew.give_back(lease)
+            raise
 
     def _room(self) -> int:
         if self.crew.is_stopping or not self.lane.enabled:

@@ -7,6 +7,7 @@ from typing import assert_never
 
 import msgspec
 
+from penstock.kernel import payload
 from penstock.kernel.claim import Claimed, Lease
 from penstock.kernel.item import (
     DONE,
@@ -28,7 +29,8 @@ SETTLE = statement(__package__, "settle.sql")
 SETTLE_LATE = statement(__package__, "settle_late.sql")
 
 REASON_LENGTH_MAX = 1_000  # Enough for any message; a stack trace belongs in a log.
-RESULT_LENGTH_MAX = 65_536  # What a response body that is worth keeping may have.
+# What a response body that is worth keeping may have: 16 KiB, each character written as six.
+RESULT_LENGTH_MAX = 131_072
 WAIT_MAX = timedelta(days=3650)  # A handler's slip must not become an instant that no table takes.
 
 
@@ -104,9 +106,9 @@ def record(ended: Ended, lane: Lane, *, since: datetime) -> Record:
     match ended.ending:
         case Done(result):
             return Record(outcome="done", result=_json(result))
-        case Retry(reason, after, result):
+        case Retry(reason, after, result, attempts_max):
             spent = ended.claimed.attempt + 1 - ended.claimed.forgiven
-            if spent >= lane.max_attempts:
+            if spent >= _attempts(attempts_max, lane):
                 return Record(outcome="dead", reason=_text(reason), result=_json(result))
             wait = _wait(after, lane, spent=spent)
             return _again(ended, "retry", wait, reason=reason, result=result, since=since)
@@ -198,6 +200,11 @@ def _wait(after: object, lane: Lane, *, spent: int) -> timedelta:
     return lane.backoff.delay(spent, chance=random.random())  # noqa: S311  Not a secret.
 
 
+def _attempts(attempts_max: object, lane: Lane) -> int:
+    """Return how many attempts there may be; what is no number means the lane's."""
+    return attempts_max if isinstance(attempts_max, int) else lane.max_attempts
+
+
 def _text(reason: object) -> str:
     """Return a reason that PostgreSQL can store."""
     clean = str(reason)[:REASON_LENGTH_MAX].replace("\x00", "\ufffd")
@@ -215,4 +222,4 @@ def _json(result: object) -> str | None:
         return '{"omitted": "the result has no JSON form"}'
     if len(text) > RESULT_LENGTH_MAX:
         return '{"omitted": "the result is too long"}'
-    return text.replace("\\u0000", "\\ufffd")
+    return payload.without_nul(text)

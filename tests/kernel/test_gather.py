@@ -1,0 +1,96 @@
+"""What handlers need is brought for all items that were claimed together, or the items go back."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from penstock import Item
+from penstock.base.errors import DatabaseAway
+from penstock.kernel.enqueue import enqueue_many
+from penstock.kernel.inspect import balance
+from penstock.kernel.item import NewItem
+from penstock.kernel.kind import Kind
+from penstock.kernel.lane import Lane
+from penstock.postgres.pool import Connection, Pool
+from tests.kernel.scene import PATIENCE, outcomes_of, reason_of, worker_of
+
+
+async def test_handlers_get_what_was_gathered_for_all_that_were_claimed_together(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """One query serves hundreds of attempts, whatever their order."""
+    asked: list[Sequence[int]] = []
+    got: dict[int, str] = {}
+    has_all = asyncio.Event()
+
+    async def gather(_: Connection, payloads: Sequence[int]) -> list[str]:
+        asked.append(payloads)
+        return [f"gathered {payload}" for payload in payloads]
+
+    async def handle(item: Item[Any]) -> None:
+        got[len(got)] = item.payload
+        if len(got) == 100:
+            has_all.set()
+
+    await enqueue_many(db, lane.name, [NewItem(payload=number) for number in range(100)])
+    kind = Kind(lane=lane.name, payload_type=int, handle=handle, gather=gather)
+    await run_until(worker_of(dsn, pool, kind), has_all)
+
+    assert sorted(got.values()) == sorted(f"gathered {number}" for number in range(100))
+    assert len(asked) < 10
+
+
+async def test_items_go_back_untried_when_nothing_can_be_gathered(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """The database may be lost just then; the items must not wait for the end of their lease."""
+    tries = 0
+    handled = asyncio.Event()
+
+    async def gather(_: Connection, payloads: Sequence[int]) -> Sequence[int]:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise DatabaseAway("gone in this moment")
+        return payloads
+
+    async def handle(_: Item[int]) -> None:
+        handled.set()
+
+    (accepted,) = await enqueue_many(db, lane.name, [NewItem(payload=1)])
+    kind = Kind(lane=lane.name, payload_type=int, handle=handle, gather=gather)
+    await run_until(worker_of(dsn, pool, kind), handled)
+
+    assert tries > 1
+    assert await outcomes_of(db, accepted.id) == ["done"]
+    assert (await balance(db)).is_even
+
+
+async def test_a_payload_of_another_type_is_dead_and_the_others_are_gathered(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    got: list[int] = []
+    handled = asyncio.Event()
+
+    async def gather(_: Connection, payloads: Sequence[int]) -> Sequence[int]:
+        return [payload * 2 for payload in payloads]
+
+    async def handle(item: Item[int]) -> None:
+        got.append(item.payload)
+        handled.set()
+
+    flawed, _ = await enqueue_many(db, lane.name, [NewItem(payload="text"), NewItem(payload=21)])
+    kind = Kind(lane=lane.name, payload_type=int, handle=handle, gather=gather)
+    await run_until(worker_of(dsn, pool, kind), handled)
+
+    assert got == [42]
+    assert await outcomes_of(db, flawed.id) == ["dead"]
+    assert "payload" in str(await reason_of(db, flawed.id))
+
+
+async def run_until(worker: Any, handled: asyncio.Event) -> None:
+    stop = asyncio.Event()
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        group.create_task(worker.run(stop))
+        await handled.wait()
+        stop.set()
