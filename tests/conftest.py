@@ -1,6 +1,7 @@
 """One real PostgreSQL per test session; one database per test, copied from a migrated template."""
 
 import itertools
+import os
 from collections.abc import AsyncGenerator, Generator
 from datetime import UTC, datetime
 
@@ -16,6 +17,11 @@ TEMPLATE = "penstock_template"
 # A crash of the server loses nothing without fsync, only a crash of the machine does; and each
 # test copies a database, which is an order of magnitude faster this way.
 FAST = {"fsync": "off", "full_page_writes": "off", "max_connections": "100"}
+
+# Receivers of webhooks stand on loopback here, and their secrets are kept under this key. Settings
+# are read once, so these must be there before anything reads them.
+os.environ["PENSTOCK_EGRESS_ALLOW"] = "127.0.0.0/8 ::1/128"
+os.environ["PENSTOCK_SECRET_KEY"] = "cGVuc3RvY2stdGVzdHMtbmVlZC1hLWtleS1vZi0zMkI="
 
 _numbers = itertools.count(1)
 

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from penstock.postgres.pool import connect
 
-OWNERS = ["penstock.kernel", "penstock.domains.slots"]
+OWNERS = ["penstock.kernel", "penstock.domains.slots", "penstock.domains.webhooks"]
 
 
 async def run_sql(dsn: str, sql: str) -> None:

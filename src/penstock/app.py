@@ -2,32 +2,39 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
 from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from penstock.base.aio import BlockingLoop, supervise
-from penstock.base.errors import BadSetting, InvalidInput
+from penstock.base.errors import BadSetting, InvalidInput, MissingExtra
 from penstock.base.log import Logger, get_logger
 from penstock.base.meter import Meter
 from penstock.base.settings import Settings, settings
-from penstock.contract import Build, Resources
+from penstock.base.vault import Vault, load_or_make_key, parse_keys
+from penstock.contract import Build, Domain, Resources
 from penstock.contract.http import Endpoint
-from penstock.domains import slots
+from penstock.domains import slots, webhooks
+from penstock.domains.webhooks.accept import Publish, accept_messages
+from penstock.integrations.http_client.egress import Egress
+from penstock.integrations.http_client.poster import Poster
 from penstock.kernel import enqueue as kernel_enqueue
 from penstock.kernel.item import Accepted, Item, NewItem, Outcome, Retry
 from penstock.kernel.kind import TIMEOUT, AnyKind, Kind
 from penstock.kernel.lane import Lane, create_lane
 from penstock.kernel.sweep import sweep_forever
 from penstock.kernel.worker import Worker
+from penstock.limits.gate import Gate
+from penstock.limits.local import LocalGate
 from penstock.postgres.embedded import Server, find_running, start, stop
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Connection, Pool, open_pool, wait_until_up
 
-DOMAINS: tuple[Build, ...] = (slots.build,)
 # Packages with migrations, in the order they build on each other.
-OWNERS = ("penstock.kernel", "penstock.domains.slots")
+OWNERS = ("penstock.kernel", "penstock.domains.slots", "penstock.domains.webhooks")
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
@@ -42,6 +49,7 @@ class Penstock:
     """
 
     dsn: str | None = None
+    data_dir: Path | None = None  # Of an embedded database; None is PENSTOCK_DATA_DIR.
     log: Logger = field(default_factory=get_logger)
     meter: Meter = field(default_factory=Meter)
     kinds: dict[str, AnyKind] = field(default_factory=dict)
@@ -49,6 +57,7 @@ class Penstock:
     endpoints: tuple[Endpoint, ...] = ()
     _builds: list[Build] = field(default_factory=lambda: list(DOMAINS))
     _plugged: list[str] = field(default_factory=list)
+    _closes: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     _server: Server | None = None
     _pool: Pool | None = None
     _blocking: BlockingLoop | None = None
@@ -201,9 +210,20 @@ class Penstock:
         self._pool = await open_pool(
             self.address, min_size=chosen.pool_size_min, max_size=chosen.pool_size_max
         )
-        resources = Resources(pool=self._pool, settings=chosen)
-        domains = [build(resources) for build in self._builds]
-        self.endpoints = tuple(each for domain in domains for each in domain.endpoints)
+        resources = Resources(
+            pool=self._pool,
+            settings=chosen,
+            vault=choose_vault(self.address, self.data_dir),
+            log=self.log,
+            meter=self.meter,
+        )
+        domains: list[Domain] = []
+        for build in self._builds:
+            domains.append(build(resources))
+            self._closes += domains[-1].close
+        self.endpoints = tuple(
+            replace(each, tag=domain.name) for domain in domains for each in domain.endpoints
+        )
         for domain in domains:
             for kind in domain.kinds:
                 self._add(kind, domain.policies.get(kind.lane, {}))
@@ -226,6 +246,8 @@ class Penstock:
             del self.kinds[lane], self._policies[lane]
         self._plugged.clear()
         self.endpoints = ()
+        while self._closes:
+            await self._closes.pop()()
         if self._blocking is not None:
             blocking, self._blocking = self._blocking, None
             if self._blocking_pool is not None:
@@ -267,6 +289,25 @@ class Penstock:
         )
         await worker.run(stop)
 
+    def run_consumer(self, stop: asyncio.Event) -> Coroutine[Any, Any, None]:
+        """Accept events from Kafka until `stop` is set; BadSetting or MissingExtra come at once."""
+        chosen = settings()
+        if chosen.kafka_bootstrap is None:
+            raise BadSetting("PENSTOCK_KAFKA_BOOTSTRAP", "is not set")
+        try:
+            from penstock.integrations.kafka.consumer import Consumer, Source  # noqa: PLC0415
+        except ModuleNotFoundError as absent:
+            raise MissingExtra("kafka", "PENSTOCK_KAFKA_BOOTSTRAP") from absent
+        source = Source(
+            bootstrap=chosen.kafka_bootstrap,
+            topic=chosen.kafka_topic,
+            group=chosen.kafka_group,
+            dead_topic=chosen.kafka_dead_topic,
+        )
+        accept = partial(accept_messages, self.pool, data_bytes_max=chosen.payload_bytes_max)
+        consumer = Consumer(source, accept, log=self.log, meter=self.meter)
+        return supervise(lambda: consumer.run(stop), name="consumer", log=self.log)
+
     async def run_sweeper(self) -> None:
         """Repair and clean until cancelled; one per deployment is enough, more do no harm."""
         await supervise(
@@ -274,6 +315,66 @@ class Penstock:
             name="sweeper",
             log=self.log,
         )
+
+
+def choose_vault(address: str, data_dir: Path | None = None) -> Vault:
+    """Return what seals secrets: with the key that is set, or that of the database's own folder."""
+    chosen = settings()
+    if chosen.secret_key is not None:
+        return Vault(*parse_keys(chosen.secret_key.get_secret_value()))
+    folder = data_dir or chosen.data_dir
+    if address == find_running(folder):
+        return Vault(*parse_keys(load_or_make_key(folder)))
+    return Vault()
+
+
+def build_webhooks(resources: Resources) -> Domain:
+    """Bring webhooks together with what carries them: an HTTP client, Redis, Kafka."""
+    chosen = resources.settings
+    egress = Egress(chosen.egress_allow, ports=frozenset(chosen.egress_ports) or None)
+    poster = Poster(egress)
+    gate: Gate = LocalGate()
+    closes: list[Callable[[], Awaitable[None]]] = [poster.close]
+    if chosen.redis_url is not None:
+        gate, close = _share_gate(chosen.redis_url.get_secret_value(), gate, resources)
+        closes.append(close)
+    publish: Publish | None = None
+    if chosen.events_to == "kafka":
+        publish, close = _publish_to_kafka(resources)
+        closes.append(close)
+    domain = webhooks.build(resources, poster=poster, gate=gate, publish=publish)
+    return replace(domain, close=closes)
+
+
+def _share_gate(
+    url: str, local: Gate, resources: Resources
+) -> tuple[Gate, Callable[[], Awaitable[None]]]:
+    """Return the gate of all workers on one Redis, and what closes it."""
+    try:
+        from penstock.integrations.redis.client import connect  # noqa: PLC0415  An extra.
+        from penstock.integrations.redis.fallback import FallbackGate  # noqa: PLC0415
+        from penstock.integrations.redis.gate import RedisGate  # noqa: PLC0415
+    except ModuleNotFoundError as absent:
+        raise MissingExtra("redis", "PENSTOCK_REDIS_URL") from absent
+    client = connect(url)
+    shared = RedisGate(client)
+    gate = FallbackGate(shared, local, log=resources.log, meter=resources.meter)
+    return gate, client.aclose
+
+
+def _publish_to_kafka(resources: Resources) -> tuple[Publish, Callable[[], Awaitable[None]]]:
+    """Return what publishes events, and what closes it."""
+    try:
+        from penstock.integrations.kafka.publisher import Publisher  # noqa: PLC0415  An extra.
+    except ModuleNotFoundError as absent:
+        raise MissingExtra("kafka", "PENSTOCK_EVENTS_TO") from absent
+    chosen = resources.settings
+    assert chosen.kafka_bootstrap is not None, "settings without it are refused"
+    publisher = Publisher(chosen.kafka_bootstrap, chosen.kafka_topic, log=resources.log)
+    return publisher.publish, publisher.close
+
+
+DOMAINS: tuple[Build, ...] = (slots.build, build_webhooks)
 
 
 def default_policy(chosen: Settings) -> dict[str, Any]:

@@ -12,7 +12,10 @@ from starlette.types import ASGIApp
 from penstock import Item, Money, Penstock
 from penstock.api.table import endpoints
 from penstock.app import DOMAINS
+from penstock.base.log import get_logger
+from penstock.base.meter import Meter
 from penstock.base.settings import Settings
+from penstock.base.vault import Vault
 from penstock.contract import Resources
 from penstock.contract.http import Endpoint
 from penstock.kernel.claim import Cursor, Lease, claim
@@ -21,6 +24,9 @@ from penstock.kernel.item import Ending
 from penstock.kernel.keys import create_key
 from penstock.kernel.lane import create_lane, read_lane
 from penstock.kernel.settle import Ended, settle
+
+# Those of `opened`, and those that are built in.
+LANES = ["payments", "webhooks", "webhooks.ordered", "webhooks.replay", "work"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +47,13 @@ class Payment(msgspec.Struct):
 
 def all_endpoints() -> Sequence[Endpoint]:
     """Return the whole table, domains' included, to be looked at: without a database none works."""
-    resources = Resources(pool=cast("Any", None), settings=Settings())
+    resources = Resources(
+        pool=cast("Any", None),
+        settings=Settings(),
+        vault=Vault(),
+        log=get_logger(),
+        meter=Meter(),
+    )
     domains = [build(resources) for build in DOMAINS]
     return [
         *(each for domain in domains for each in domain.endpoints),

@@ -8,7 +8,7 @@ import pytest
 from httpx import AsyncClient
 
 from penstock import Penstock
-from tests.api.scene import accept, count_items, problem
+from tests.api.scene import LANES, accept, count_items, problem
 
 JSON = {"Content-Type": "application/json"}
 
@@ -169,7 +169,7 @@ async def test_an_unknown_lane_is_told_with_the_known_ones(
 
     told = problem(response, 404, "unknown-lane")
     assert told["lane"] == "wrok"
-    assert told["known"] == ["payments", "work"]
+    assert told["known"] == LANES
     assert (await count_items(shared_penstock)).accepted == 0
 
 
@@ -180,7 +180,7 @@ async def test_an_unknown_lane_in_a_batch_leaves_nothing(
 
     response = await shared_admin.post("/items/batch", json=batch)
 
-    assert problem(response, 404, "unknown-lane")["known"] == ["payments", "work"]
+    assert problem(response, 404, "unknown-lane")["known"] == LANES
     assert (await count_items(shared_penstock)).accepted == 0
 
 

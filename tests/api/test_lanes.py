@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from httpx import AsyncClient
 
-from tests.api.scene import accept, problem
+from tests.api.scene import LANES, accept, problem
 
 
 async def test_a_lane_is_shown_with_durations_that_people_can_read(admin: AsyncClient) -> None:
@@ -22,7 +22,7 @@ async def test_a_lane_is_shown_with_durations_that_people_can_read(admin: AsyncC
 async def test_all_lanes_are_listed_by_name(admin: AsyncClient) -> None:
     lanes = (await admin.get("/lanes")).json()["lanes"]
 
-    assert [lane["name"] for lane in lanes] == ["payments", "work"]
+    assert [lane["name"] for lane in lanes] == LANES
 
 
 async def test_a_lane_is_made_by_putting_it(admin: AsyncClient) -> None:
@@ -149,7 +149,7 @@ async def test_an_unknown_lane_is_told_with_the_known_ones(
 ) -> None:
     response = await shared_admin.request(method, path, json={"burst": 2})
 
-    assert problem(response, 404, "unknown-lane")["known"] == ["payments", "work"]
+    assert problem(response, 404, "unknown-lane")["known"] == LANES
 
 
 async def test_the_ordering_of_a_lane_with_work_in_it_is_kept(admin: AsyncClient) -> None:

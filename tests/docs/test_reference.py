@@ -156,7 +156,7 @@ def events() -> Iterator[tuple[str, str]]:
                 case ast.Call(
                     func=ast.Attribute(value=logger, attr=level),
                     args=[ast.Constant(value=str(event)), *_],
-                ) if level in LEVELS and ast.unparse(logger).rsplit(".", 1)[-1] == "log":
+                ) if level in LEVELS and ast.unparse(logger).rsplit(".", 1)[-1] in ("log", "_log"):
                     yield event, level
                 case _:
                     pass

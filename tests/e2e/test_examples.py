@@ -31,6 +31,14 @@ SAYS = {
         "payout-6 is due 0.5 s later, instead of payout-2",
         *(f"paid payout-{number}" for number in (1, 6, 3, 4, 5)),
     ],
+    "webhooks.py": [
+        "sent 3 events",
+        "receiver: order 2 is genuine, but something goes wrong",
+        *(f"receiver: order {number} is genuine" for number in (1, 2, 3)),
+        "order 2 is delivered after 2 attempts:",
+        "  attempt 1 was answered 500",
+        "  attempt 2 was answered 200",
+    ],
 }
 
 

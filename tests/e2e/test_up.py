@@ -48,7 +48,7 @@ def test_the_first_start_shows_an_admin_key_and_later_ones_do_not(folder: Path) 
 
     with penstock(*UP, folder=folder) as second:
         assert is_let_in(url_of(second), key)
-        second.wait_for("hint: give your handlers")
+        second.wait_for("hint: give your own handlers")
         assert second.stop() == 0
     assert not any("psk_" in line for line in second.lines)
 

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from httpx import AsyncClient
 
 from penstock.base.log import get_logger
 from penstock.kernel.enqueue import enqueue
 from penstock.kernel.inspect import balance
 from penstock.kernel.item import NewItem
+from penstock.kernel.keys import create_key
 from penstock.postgres.cluster import launch
 from penstock.postgres.embedded import running, start, stop
 from penstock.postgres.pool import Pool, connect, wait_until_up
@@ -152,3 +154,25 @@ async def test_a_worker_stops_although_the_database_is_away(
             worker.wait_for("listener.lost")
 
             assert worker.stop() == 0
+
+
+@pytest.mark.covers("B59")
+async def test_a_worker_serves_its_own_metrics_and_nothing_else(
+    dsn: str, db: Pool, *, folder: Path
+) -> None:
+    """It needs no app of ours: the lanes that are built in are enough to work on."""
+    async with db.acquire() as connection:
+        _, token = await create_key(connection, "scraper", ["read"], who="test")
+    with penstock("worker", "--metrics-port", "0", folder=folder, environment=at(dsn)) as worker:
+        url = worker.wait_for(r"metrics at (http://127.0.0.1:\d+)/metrics").group(1)
+        async with AsyncClient(
+            base_url=url, headers={"Authorization": f"Bearer {token}"}
+        ) as scraper:
+            metrics = await scraper.get("/metrics")
+            health = await scraper.get("/health")
+            items = await scraper.get("/lanes")
+
+        assert worker.stop() == 0
+    assert metrics.status_code == health.status_code == 200
+    assert 'outbox_pending_depth{lane="webhooks"} 0.0' in metrics.text
+    assert items.status_code == 404

@@ -17,6 +17,7 @@ from tests.plan.explain import Explainer
 FOLDER = Path(__file__).parent
 MILLION = cast("LiteralString", (FOLDER / "million.sql").read_text(encoding="utf-8"))
 SLOTS = cast("LiteralString", (FOLDER / "slots.sql").read_text(encoding="utf-8"))
+WEBHOOKS = cast("LiteralString", (FOLDER / "webhooks.sql").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +36,12 @@ async def loaded(quiet_server: Server) -> str:
     await create_lane(connection, "big", who="test")
     await create_lane(connection, "line", who="test", ordering="per_key", on_dead_head="park")
     await create_lane(connection, "quiet", who="test")
+    await create_lane(connection, "webhooks", who="test")
+    await create_lane(connection, "webhooks.ordered", who="test", ordering="per_key")
     await connection.execute("ANALYZE")
     await connection.execute(MILLION)
     await connection.execute(SLOTS)
+    await connection.execute(WEBHOOKS)
     await connection.close()
     return quiet_server.dsn
 

@@ -73,10 +73,15 @@ class Envelope:
             self.log.error("request.failed", **line)
         elif line["status"] > 500:
             self.log.warning("request.failed", **line)
-        elif line["route"].startswith("/health") or line["route"].endswith("/metrics"):
+        elif is_for_probes(line["route"]):
             self.log.debug("request.answered", **line)
         else:
             self.log.info("request.answered", **line)
+
+
+def is_for_probes(path: str) -> bool:
+    """Say whether a path is there for probes and scrapes, which come all the time."""
+    return path.startswith("/health") or path.endswith("/metrics")
 
 
 def request_id_of(scope: Scope) -> str:

@@ -32,6 +32,9 @@ METRICS: dict[str, tuple[Type, str]] = {
     "dispatch_latency_ms": ("histogram", "How long the handlers of attempts took."),
     "attempts_total": ("counter", "Attempts by how they ended."),
     "reaper_requeues_total": ("counter", "Items given back from expired leases."),
+    "gate_fallbacks_total": ("counter", "Times Redis was lost and limits became local."),
+    "gate_local_enters_total": ("counter", "Calls decided locally while Redis was away."),
+    "kafka_messages_total": ("counter", "Kafka messages by what became of them."),
     "dispatch_queue_depth": ("gauge", "Items of a lane by where they are."),
     "outbox_pending_depth": ("gauge", "Items that wait, ready or parked."),
     "oldest_pending_age_seconds": ("gauge", "How long the oldest due item has been due."),
@@ -39,7 +42,13 @@ METRICS: dict[str, tuple[Type, str]] = {
     "stuck_dispatching_count": ("gauge", "Leases that have expired and are not yet given back."),
 }
 
-UNLABELLED = ("notify_wakeups_total", "reaper_requeues_total")  # They start at zero.
+# They start at zero.
+UNLABELLED = (
+    "notify_wakeups_total",
+    "reaper_requeues_total",
+    "gate_fallbacks_total",
+    "gate_local_enters_total",
+)
 
 
 @dataclass(slots=True)

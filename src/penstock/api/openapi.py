@@ -75,10 +75,10 @@ def _operation_id(endpoint: Endpoint) -> str:
 
 
 def _tag(endpoint: Endpoint) -> str:
-    """Group by the first word of the path; what is there for tools and people goes together."""
+    """Group by domain, or by the first word of the path; what is there for tools goes together."""
+    if endpoint.tag is not None:
+        return endpoint.tag
     first = endpoint.path.split("/")[1]
-    if first in {"api", "admin"}:
-        return "slots"
     return first if first in {"lanes", "items", "dead", "keys", "audit", "health"} else "service"
 
 

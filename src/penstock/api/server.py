@@ -9,6 +9,7 @@ from typing import Any, cast
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from penstock.api.envelope import Envelope
 from penstock.api.site import create_app
 from penstock.app import Penstock
 from penstock.base.aio import alongside
@@ -28,14 +29,15 @@ async def serve(
     port: int,
     stop: asyncio.Event,
     on_listening: Callable[[str], None],
+    is_probe: bool = False,
 ) -> None:
     """Serve until `stop` is set, then finish the requests under way and return.
 
     Port 0 means any free one; `on_listening` gets the URL once connections are accepted. Raises
-    BadSetting if the address cannot be had.
+    BadSetting if the address cannot be had. A probe is health and metrics alone.
     """
     listener = _listen(host, port)
-    server = uvicorn.Server(_config(penstock))
+    server = uvicorn.Server(_config(create_app(penstock, is_probe=is_probe)))
     server.config.load()
     server.lifespan = server.config.lifespan_class(server.config)
     await server.startup(sockets=[listener])
@@ -85,9 +87,9 @@ class _Corked:
         return getattr(self._transport, name)
 
 
-def _config(penstock: Penstock) -> uvicorn.Config:
+def _config(app: Envelope) -> uvicorn.Config:
     return uvicorn.Config(
-        create_app(penstock),
+        app,
         http=_Protocol,
         ws="none",
         lifespan="off",

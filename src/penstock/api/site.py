@@ -9,7 +9,7 @@ from starlette.requests import Request
 from penstock.api.auth import Door
 from penstock.api.call import Call, Site
 from penstock.api.docs import render_docs
-from penstock.api.envelope import Answer, Envelope, note_caller, note_route
+from penstock.api.envelope import Answer, Envelope, is_for_probes, note_caller, note_route
 from penstock.api.intake import BODY_TIMEOUT, read_body, read_parameters
 from penstock.api.metrics import Depths
 from penstock.api.openapi import describe_api
@@ -26,9 +26,14 @@ from penstock.postgres.pool import database_away
 NOBODY = "nobody"  # Who calls what needs no key.
 
 
-def create_app(penstock: Penstock) -> Envelope:
-    """Return an ASGI app over an app that is open while requests come in."""
+def create_app(penstock: Penstock, *, is_probe: bool = False) -> Envelope:
+    """Return an ASGI app over an app that is open while requests come in.
+
+    A probe has nothing but health and metrics: for workers, beside an API elsewhere.
+    """
     table = (*endpoints(settings().payload_bytes_max), *penstock.endpoints)
+    if is_probe:
+        table = tuple(each for each in table if is_for_probes(each.path))
     document = describe_api(table)
     site = Site(
         penstock=penstock,

@@ -3,13 +3,16 @@
 PenstockError
 ├── InvalidInput, BadSetting, BadApp, BadMigration
 ├── NotFound
-│   └── UnknownLane, UnknownItem, UnknownKey, UnknownReplay, UnknownPool, UnknownSlot
+│   ├── UnknownLane, UnknownItem, UnknownKey, UnknownReplay, UnknownPool, UnknownSlot
+│   └── UnknownEvent, UnknownSubscription
 ├── Conflict
-│   └── KeyConflict, LaneNotEmpty, StateConflict, SlotConflict, SlotRefused
+│   ├── KeyConflict, LaneNotEmpty, StateConflict, SlotConflict, SlotRefused
+│   └── EventConflict, ReplayConflict
 ├── Denied
 │   └── Unauthenticated, Forbidden
 └── Unavailable
-    └── DatabaseAway, DataFolderBusy, EmbeddedFailed, MissingExtra, PoolExhausted
+    ├── DatabaseAway, DataFolderBusy, EmbeddedFailed, MissingExtra, PoolExhausted
+    └── CallFailed, SealBroken
 """
 
 from collections.abc import Mapping
@@ -148,6 +151,28 @@ class UnknownSlot(NotFound):
         return f"event {self.event_id!r} has no slot"
 
 
+@dataclass(eq=False)
+class UnknownEvent(NotFound):
+    """No event of this tenant has this id."""
+
+    code: ClassVar[str] = "unknown-event"
+    event_id: str
+
+    def __str__(self) -> str:
+        return f"no event has the id {self.event_id!r}"
+
+
+@dataclass(eq=False)
+class UnknownSubscription(NotFound):
+    """No subscription has this id, or it was deleted."""
+
+    code: ClassVar[str] = "unknown-subscription"
+    subscription_id: str
+
+    def __str__(self) -> str:
+        return f"no subscription has the id {self.subscription_id!r}"
+
+
 class Conflict(PenstockError):
     """The request is sound, but what is stored contradicts it."""
 
@@ -219,6 +244,29 @@ class SlotRefused(Conflict):
 
     def __str__(self) -> str:
         return f"pool {self.pool!r} gives no slot: {self.reason}"
+
+
+@dataclass(eq=False)
+class EventConflict(Conflict):
+    """The event's id, or its idempotency key, stands for another event."""
+
+    code: ClassVar[str] = "event-conflict"
+    event_id: str
+
+    def __str__(self) -> str:
+        return f"event {self.event_id!r} was accepted before with another content"
+
+
+@dataclass(eq=False)
+class ReplayConflict(Conflict):
+    """The replay's state does not allow what was asked, such as pausing one that is over."""
+
+    code: ClassVar[str] = "replay-conflict"
+    replay_id: int
+    state: str
+
+    def __str__(self) -> str:
+        return f"replay {self.replay_id} is {self.state}"
 
 
 class Denied(PenstockError):
@@ -310,3 +358,30 @@ class PoolExhausted(Unavailable):
 
     def __str__(self) -> str:
         return f"pool {self.pool!r} has no free slot before the year 2200"
+
+
+@dataclass(eq=False)
+class CallFailed(Unavailable):
+    """A call to somebody else's endpoint has brought no answer; `kind` is a stable word.
+
+    `reason` may be shown to whoever configured the endpoint: it has no secrets.
+    """
+
+    code: ClassVar[str] = "call-failed"
+    kind: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reason}"
+
+
+@dataclass(eq=False)
+class SealBroken(Unavailable):
+    """What was sealed cannot be opened: another key, other data, or sealed for something else."""
+
+    code: ClassVar[str] = "seal-broken"
+    about: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"the sealed secret of {self.about} cannot be opened: {self.reason}"

@@ -19,10 +19,11 @@ REDACTED = "[redacted]"
 
 LOGGABLE = frozenset(
     {
-        "address", "app", "attempt", "channel", "code", "data_dir", "enabled", "error", "event",
-        "extra", "folder", "host", "lane", "level", "method", "migration", "name", "outcome",
-        "owner", "pid", "port", "reason", "route", "setting", "signal", "state", "status", "task",
-        "timestamp", "try", "url", "version", "where", "worker",
+        "address", "app", "attempt", "channel", "code", "data_dir", "enabled", "error",
+        "event", "extra", "folder", "group", "host", "lane", "level", "method", "migration",
+        "name", "offset", "outcome", "owner", "partition", "pid", "port", "reason", "route",
+        "setting", "signal", "state", "status", "task", "timestamp", "topic", "try", "url",
+        "version", "where", "worker",
     }
 )  # fmt: skip
 

@@ -5,8 +5,15 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import (
+    BeforeValidator,
+    Field,
+    IPvAnyNetwork,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from penstock.base.errors import BadSetting
 
@@ -21,7 +28,16 @@ def _seconds(value: object) -> object:
         raise ValueError("is not a number of seconds") from None
 
 
+def _listed(value: object) -> object:
+    """Read a list with commas or spaces between its parts."""
+    return value.replace(",", " ").split() if isinstance(value, str) else value
+
+
 Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
+Networks = Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_listed)]
+Ports = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=65535)], ...], NoDecode, BeforeValidator(_listed)
+]
 
 
 class Settings(BaseSettings):
@@ -59,6 +75,20 @@ class Settings(BaseSettings):
         validation_alias="PENSTOCK_SHUTDOWN_GRACE_SECONDS",
     )
 
+    # Seals secrets at rest. Absent: made once and kept in the data folder.
+    secret_key: SecretStr | None = None
+    # Where webhooks may go besides public addresses, as CIDRs, and to which ports; none: all.
+    egress_allow: Networks = ()
+    egress_ports: Ports = ()
+    # Absent: limits and breakers are those of one process.
+    redis_url: SecretStr | None = None
+    kafka_bootstrap: str | None = None
+    kafka_topic: str = "events.pending"
+    kafka_group: str = "dispatch-workers"
+    kafka_dead_topic: str = "events.dead"
+    # `kafka`: POST /events publishes, and `penstock kafka consume` accepts.
+    events_to: Literal["database", "kafka"] = "database"
+
     # How a new lane repeats until its row says otherwise.
     max_attempts: int = Field(default=5, ge=1, le=1000, validation_alias="DISPATCH_MAX_ATTEMPTS")
     backoff_base: Seconds = Field(
@@ -79,6 +109,10 @@ class Settings(BaseSettings):
     def _bounds_are_in_order(self) -> Self:
         if self.pool_size_max < self.pool_size_min:
             raise BadSetting("PENSTOCK_POOL_SIZE_MAX", "is less than PENSTOCK_POOL_SIZE_MIN")
+        if self.events_to == "kafka" and self.kafka_bootstrap is None:
+            raise BadSetting(
+                "PENSTOCK_KAFKA_BOOTSTRAP", "is needed when PENSTOCK_EVENTS_TO is kafka"
+            )
         if self.backoff_max < self.backoff_base:
             raise BadSetting(
                 "DISPATCH_BACKOFF_MAX_SECONDS", "is less than DISPATCH_BACKOFF_BASE_SECONDS"

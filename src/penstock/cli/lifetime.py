@@ -5,6 +5,7 @@ First all that may refuse (folder, database, port), then the words on standard o
 
 import asyncio
 import gc
+import resource
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -26,6 +27,7 @@ from penstock.base.settings import settings
 from penstock.cli.exits import Exit
 from penstock.postgres.embedded import embedded_server
 
+OPEN_FILES = 16_384  # More than any lane's concurrency.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ECHO = timedelta(milliseconds=500)  # No person presses Ctrl-C twice within this time on purpose.
 
@@ -71,8 +73,17 @@ def freeze_what_is_loaded() -> None:
     gc.freeze()
 
 
+def allow_open_files() -> None:
+    """Let this process open as many files as it may: each call under way is a connection."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(most, OPEN_FILES)
+    if allowed < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
 def run_until_stopped(work: Callable[[Stop], Coroutine[Any, Any, None]]) -> None:
     """Run `work` until it ends by itself or a signal ends it; raises what it raises."""
+    allow_open_files()
     if not uvloop.run(_run(work)):
         sys.exit(Exit.INTERRUPTED)
 
@@ -99,7 +110,7 @@ async def opened(app: Penstock, data_dir: Path | None) -> AsyncGenerator[Penstoc
     if app.dsn is None and chosen.database_url is None:
         folder = data_dir or chosen.data_dir
         async with embedded_server(folder, log=app.log) as server:
-            app.dsn = server.dsn
+            app.dsn, app.data_dir = server.dsn, folder
             async with app:
                 yield app
     else:
@@ -108,8 +119,13 @@ async def opened(app: Penstock, data_dir: Path | None) -> AsyncGenerator[Penstoc
 
 
 @asynccontextmanager
-async def listening(app: Penstock, *, host: str, port: int) -> AsyncGenerator[str]:
-    """Serve the API while the body runs and give its URL; requests under way are let finish."""
+async def listening(
+    app: Penstock, *, host: str, port: int, is_probe: bool = False
+) -> AsyncGenerator[str]:
+    """Serve the API while the body runs and give its URL; requests under way are let finish.
+
+    A probe is health and metrics alone.
+    """
     try:
         from penstock.api import serve  # noqa: PLC0415  The extra may not be installed.
     except ModuleNotFoundError as missing:
@@ -119,7 +135,14 @@ async def listening(app: Penstock, *, host: str, port: int) -> AsyncGenerator[st
     async with asyncio.TaskGroup() as group:
         spawn(
             group,
-            serve(app, host=host, port=port, stop=stop, on_listening=url.set_result),
+            serve(
+                app,
+                host=host,
+                port=port,
+                stop=stop,
+                on_listening=url.set_result,
+                is_probe=is_probe,
+            ),
             name="api",
         )
         try:

@@ -13,12 +13,17 @@ from penstock.cli.bench import bench
 from penstock.cli.dead import dead
 from penstock.cli.demo import demo
 from penstock.cli.doctor import doctor
+from penstock.cli.event import event
 from penstock.cli.item import item
+from penstock.cli.kafka import kafka
 from penstock.cli.key import key
 from penstock.cli.lane import lane
+from penstock.cli.listen import listen
 from penstock.cli.migrate import migrate
+from penstock.cli.replay import replay
 from penstock.cli.serve import serve
 from penstock.cli.slots import slots
+from penstock.cli.subscription import subscription
 from penstock.cli.up import up
 from penstock.cli.worker import worker
 
@@ -38,7 +43,10 @@ def penstock() -> None:
     configure(chosen.log_level, chosen.log_format)
 
 
-for verb in (up, serve, worker, migrate, demo, lane, item, dead, slots, key, doctor, bench):
+for verb in (
+    up, serve, worker, migrate, demo, lane, item, dead, slots, subscription, event, replay, listen,
+    kafka, key, doctor, bench,
+):  # fmt: skip
     penstock.add_command(verb)
 
 

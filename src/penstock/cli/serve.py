@@ -24,7 +24,7 @@ def serve(
 ) -> None:
     """Run the REST API alone, against one database."""
     app = load_app(spec) if spec else Penstock()
-    app.dsn = app.dsn or find_dsn(data_dir)
+    app.dsn, app.data_dir = app.dsn or find_dsn(data_dir), app.data_dir or data_dir
     chosen_host = settings().host if host is None else host
     check_host(chosen_host)
     chosen_port = settings().port if port is None else port

@@ -57,6 +57,8 @@ def up(
             token = await ensure_admin_key(app)
             stop.started()
             _announce(app, url, token, as_json=as_json)
+            if spec is None and not as_json:
+                click.echo("  hint: give your own handlers with --app module:name")
             await (stop.asked.wait() if no_worker else work_until_asked(app, stop))
 
     run_until_stopped(run)
@@ -70,9 +72,7 @@ def _announce(app: Penstock, url: str, token: str | None, *, as_json: bool) -> N
         return
     lines = [[name, link] for name, link in urls.items()]
     lines.append(["database", address(app.address)])
-    lines.append(["lanes", ", ".join(sorted(app.kinds)) or "none with a handler"])
+    lines.append(["lanes", ", ".join(sorted(app.kinds))])
     if token:
         lines.append(["admin key", f"{token}  (shown this once: keep it)"])
     print_lines([["penstock is up", ""], *([f"  {name}", value] for name, value in lines)])
-    if not app.kinds:
-        click.echo("  hint: give your handlers with --app module:name; until then items only wait")

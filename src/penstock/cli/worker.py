@@ -1,13 +1,15 @@
 """`penstock worker`: handlers and a sweeper, without the API. Many may run against one database."""
 
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import click
 
 from penstock.app import Penstock
 from penstock.base.aio import alongside
-from penstock.base.errors import BadApp, InvalidInput
-from penstock.cli.lifetime import Stop, run_until_stopped, work_until_asked
+from penstock.base.errors import InvalidInput
+from penstock.cli.lifetime import Stop, check_host, listening, run_until_stopped, work_until_asked
 from penstock.cli.load import load_app
 from penstock.cli.output import json_option, print_json
 from penstock.cli.place import data_dir_option, find_dsn
@@ -15,35 +17,56 @@ from penstock.cli.place import data_dir_option, find_dsn
 
 @click.command()
 @click.option(
-    "--app", "spec", metavar="MODULE:NAME", required=True, help="Your Penstock, with its handlers."
+    "--app", "spec", metavar="MODULE:NAME", help="Your Penstock, with handlers besides ours."
 )
 @click.option("--lane", "lanes", multiple=True, help="Run this lane only; may be given again.")
+@click.option(
+    "--metrics-port", type=click.IntRange(0, 65535), help="Serve metrics and health here, 0: any."
+)
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="On this address.")
 @data_dir_option
 @json_option
-def worker(*, spec: str, lanes: tuple[str, ...], data_dir: Path | None, as_json: bool) -> None:
-    """Run the handlers of an app, against one database, until told to stop."""
-    app = load_app(spec)
-    app.dsn = app.dsn or find_dsn(data_dir)
+def worker(
+    *,
+    spec: str | None,
+    lanes: tuple[str, ...],
+    metrics_port: int | None,
+    metrics_host: str,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Run our handlers, and those of an app, against one database, until told to stop."""
+    app = load_app(spec) if spec else Penstock()
+    app.dsn, app.data_dir = app.dsn or find_dsn(data_dir), app.data_dir or data_dir
+    check_host(metrics_host)
 
     async def run(stop: Stop) -> None:
-        async with app, alongside(app.run_sweeper()):
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(app)
+            await stack.enter_async_context(alongside(app.run_sweeper()))
             chosen = _chosen(app, spec, lanes)
+            words: dict[str, Any] = {"lanes": chosen}
+            if metrics_port is not None:
+                words["metrics"] = await stack.enter_async_context(
+                    listening(app, host=metrics_host, port=metrics_port, is_probe=True)
+                )
             stop.started()
-            if as_json:
-                print_json({"lanes": chosen})
-            else:
-                click.echo(f"penstock works on {', '.join(chosen)}")
+            print_json(words) if as_json else click.echo(_told(words))
             await work_until_asked(app, stop, chosen)
 
     run_until_stopped(run)
 
 
-def _chosen(app: Penstock, spec: str, lanes: tuple[str, ...]) -> list[str]:
+def _told(words: dict[str, Any]) -> str:
+    told = f"penstock works on {', '.join(words['lanes'])}"
+    return f"{told}; metrics at {words['metrics']}/metrics" if "metrics" in words else told
+
+
+def _chosen(app: Penstock, spec: str | None, lanes: tuple[str, ...]) -> list[str]:
     """Return the lanes to work on; domains have brought theirs only when the app is open."""
-    if not app.kinds:
-        raise BadApp(spec, "it has no handlers")
     unknown = sorted(set(lanes) - app.kinds.keys())
     if unknown:
-        reason = f"{spec} has no handler for {', '.join(unknown)}, only for {', '.join(app.kinds)}"
+        owner = spec or "penstock"
+        reason = f"{owner} has no handler for {', '.join(unknown)}, only for {', '.join(app.kinds)}"
         raise InvalidInput("lane", reason)
     return sorted(set(lanes) or app.kinds)

@@ -1,10 +1,13 @@
 """A domain as the app sees it: handlers, lanes, endpoints and migrations."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from penstock.base.log import Logger
+from penstock.base.meter import Meter
 from penstock.base.settings import Settings
+from penstock.base.vault import Vault
 from penstock.contract.http import Endpoint
 from penstock.kernel.kind import AnyKind, Kind
 from penstock.postgres.pool import Pool
@@ -18,6 +21,9 @@ class Resources:
 
     pool: Pool
     settings: Settings
+    vault: Vault
+    log: Logger
+    meter: Meter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +37,7 @@ class Domain:
     owners: Sequence[str] = ()  # Packages with migrations of its own.
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     endpoints: Sequence[Endpoint] = ()
+    close: Sequence[Callable[[], Awaitable[None]]] = ()  # When the app closes, in this order.
 
 
 Build: TypeAlias = Callable[[Resources], Domain]

@@ -74,7 +74,8 @@ class Stream:
 class Endpoint:
     """One method of one path. `scope` None means that no key is needed.
 
-    `streams` says, by media type, what a streamed body holds and what is answered to it.
+    `streams` says, by media type, what a streamed body holds and what is answered to it. `tag`
+    groups endpoints for readers; the app gives those of a domain the domain's name.
     """
 
     method: Method
@@ -91,6 +92,7 @@ class Endpoint:
     body_type: Any
     body_decoder: msgspec.json.Decoder[Any] | None
     answer_type: Any
+    tag: str | None = None
 
 
 def endpoint(  # noqa: PLR0913  One argument per column of the table.

@@ -1,0 +1,79 @@
+"""`penstock kafka`: events from a topic into the database. Many may run, in one consumer group."""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock.app import Penstock
+from penstock.base.aio import alongside, spawn
+from penstock.base.settings import settings
+from penstock.cli.lifetime import Stop, check_host, listening, run_until_stopped, work_until_asked
+from penstock.cli.output import json_option, print_json
+from penstock.cli.place import data_dir_option, find_dsn
+
+
+@click.group()
+def kafka() -> None:
+    """Take events from Kafka."""
+
+
+@kafka.command()
+@click.option("--deliver", is_flag=True, help="Deliver them too, as `penstock worker` does.")
+@click.option(
+    "--metrics-port", type=click.IntRange(0, 65535), help="Serve metrics and health here, 0: any."
+)
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="On this address.")
+@data_dir_option
+@json_option
+def consume(
+    *,
+    deliver: bool,
+    metrics_port: int | None,
+    metrics_host: str,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Accept the events of PENSTOCK_KAFKA_TOPIC until told to stop.
+
+    Ctrl-C or SIGTERM stops reading, finishes the batch in hand, commits its offsets and leaves the
+    group; then deliveries under way are let finish.
+    """
+    app = Penstock()
+    app.dsn, app.data_dir = find_dsn(data_dir), data_dir
+    check_host(metrics_host)
+
+    async def run(stop: Stop) -> None:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(app)
+            words: dict[str, Any] = {
+                "topic": settings().kafka_topic,
+                "group": settings().kafka_group,
+            }
+            if metrics_port is not None:
+                words["metrics"] = await stack.enter_async_context(
+                    listening(app, host=metrics_host, port=metrics_port, is_probe=True)
+                )
+            consuming = app.run_consumer(stop.asked)
+            stop.started()
+            print_json(words) if as_json else click.echo(_told(words))
+            await (_deliver_beside(app, consuming) if deliver else consuming)
+
+    run_until_stopped(run)
+
+
+async def _deliver_beside(app: Penstock, consuming: Coroutine[Any, Any, None]) -> None:
+    """Deliver while the consumer runs, and stop after it: what it has taken is on its way."""
+    last = Stop()
+    async with alongside(app.run_sweeper()), asyncio.TaskGroup() as group:
+        spawn(group, work_until_asked(app, last), name="worker")
+        await consuming
+        last.asked.set()
+
+
+def _told(words: dict[str, Any]) -> str:
+    told = f"penstock takes events from {words['topic']} as one of {words['group']}"
+    return f"{told}; metrics at {words['metrics']}/metrics" if "metrics" in words else told

@@ -1,0 +1,119 @@
+"""One attempt of one delivery: breaker, rest, rate, semaphore; then the POST and a judgement."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from time import time
+
+from penstock.base.aio import finish
+from penstock.base.errors import CallFailed
+from penstock.base.log import Logger
+from penstock.domains.webhooks.channel import Channel, Poster
+from penstock.domains.webhooks.judge import DELIVERED, FAILING, Judgement, is_success, judge
+from penstock.domains.webhooks.shelf import Delivery, Reference
+from penstock.kernel.item import Dead, Done, Item, Outcome, Retry, Snooze
+from penstock.limits.gate import Gate, Refusal, Verdict
+
+RESPONSE_BYTES_MAX = (
+    16 * 1024
+)  # Of a response, kept with the attempt: for people, not for archives.
+PAUSED_FOR = timedelta(minutes=1)  # How soon a paused subscription is looked at again.
+JITTER = 0.1  # Of a subscription's own schedule, as of the lane's.
+LEAVE_GRACE = timedelta(seconds=2)  # To give a slot back although the attempt was cancelled.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deliver:
+    """The handler of the webhook lanes. `disable` ends a subscription whose endpoint is gone."""
+
+    gate: Gate
+    poster: Poster
+    disable: Callable[[int, str], Awaitable[None]]
+    log: Logger
+
+    async def __call__(self, item: Item[Delivery | Reference]) -> Outcome:
+        """Deliver once, and say how it ended."""
+        delivery = item.payload
+        if isinstance(delivery, Reference):
+            return Dead("the event or its subscription is gone")
+        channel = delivery.channel
+        if channel.state != "active":
+            return _put_off(channel)
+        if channel.fault is not None:
+            return self._excuse(channel, channel.fault)
+        passed = await self.gate.enter(channel.subscription_id, channel.rules)
+        if isinstance(passed, Refusal):
+            return Snooze(passed.after, passed.reason)
+        verdict: Verdict = "unknown"
+        rest: timedelta | None = None
+        try:
+            if passed.wait > 0:
+                await asyncio.sleep(passed.wait)
+            outcome, judgement = await self._post(delivery, attempt=item.attempt)
+            verdict, rest = judgement.verdict, judgement.rest
+        finally:
+            left = self.gate.leave(passed, channel.rules, verdict=verdict, rest=rest)
+            await (left if verdict != "unknown" else finish(left, within=LEAVE_GRACE))
+        if judgement.fate == "gone":
+            await self.disable(channel.number, "the endpoint answered 410")
+        return outcome
+
+    def _excuse(self, channel: Channel, fault: str) -> Outcome:
+        """End what can never be sent; what only this process cannot send waits for its key."""
+        if not channel.is_sealed:
+            return Dead(fault)
+        self.log.error("subscription.sealed", subscription_id=channel.subscription_id, reason=fault)
+        return Snooze(PAUSED_FOR, fault)
+
+    async def _post(self, delivery: Delivery, *, attempt: int) -> tuple[Outcome, Judgement]:
+        channel, body = delivery.channel, delivery.body
+        assert channel.signer is not None, "a channel without a fault can sign"
+        lines = channel.signer.headers(delivery.event_id, int(time()), body)
+        try:
+            answer = await self.poster.post(channel.route, lines, body, timeout=channel.timeout)
+        except CallFailed as failed:
+            self._tell(delivery, attempt, reason=failed.kind)
+            result = {"error": failed.kind}
+            return _again(str(failed), FAILING, channel, attempt=attempt, result=result), FAILING
+        result = {
+            "status": answer.status,
+            "response": answer.body[:RESPONSE_BYTES_MAX].decode(errors="replace"),
+        }
+        if is_success(answer.status):
+            return Done(result), DELIVERED
+        judgement = judge(answer.status, answer.header("retry-after"), now=datetime.now(UTC))
+        reason = f"HTTP {answer.status}"
+        self._tell(delivery, attempt, reason=reason)
+        if judgement.fate == "again":
+            return _again(reason, judgement, channel, attempt=attempt, result=result), judgement
+        return Dead(reason, result), judgement
+
+    def _tell(self, delivery: Delivery, attempt: int, *, reason: str) -> None:
+        self.log.info(
+            "delivery.failed",
+            event_id=delivery.event_id,
+            subscription_id=delivery.channel.subscription_id,
+            attempt=attempt,
+            reason=reason,
+        )
+
+
+def _put_off(channel: Channel) -> Outcome:
+    if channel.state == "paused":
+        return Snooze(PAUSED_FOR, "the subscription is paused")
+    return Dead(f"the subscription is {channel.state}")
+
+
+def _again(
+    reason: str, judgement: Judgement, channel: Channel, *, attempt: int, result: object
+) -> Retry:
+    """Repeat as the endpoint asks, else by the subscription's schedule, else by the lane's."""
+    schedule = channel.retry_schedule
+    if schedule is None:
+        return Retry(reason, judgement.rest, result)
+    after = judgement.rest
+    if after is None and attempt <= len(schedule):
+        after = schedule[attempt - 1] * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
+    return Retry(reason, after, result, attempts_max=len(schedule) + 1)

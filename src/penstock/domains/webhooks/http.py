@@ -1,0 +1,364 @@
+"""Webhooks over REST: events in, subscriptions, and replays."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import UNSET
+
+from penstock.base.errors import EventConflict, InvalidInput
+from penstock.contract.http import Call, Content, Endpoint, NoParameters, Stream, endpoint
+from penstock.domains.webhooks import batch, inspect, wire
+from penstock.domains.webhooks.event import Accepted, NewEvent
+from penstock.domains.webhooks.replay import (
+    BEGINNING,
+    NewReplay,
+    count_replay,
+    list_replays,
+    read_replay,
+    set_replay,
+    start_replay,
+)
+from penstock.domains.webhooks.subscription import (
+    NewSubscription,
+    Office,
+    list_subscriptions,
+    read_subscription,
+)
+from penstock.domains.webhooks.tell import (
+    tell_attempt,
+    tell_condition,
+    tell_dry_run,
+    tell_event,
+    tell_event_detail,
+    tell_replay,
+    tell_subscription,
+)
+from penstock.domains.webhooks.trial import send_test
+from penstock.limits.gate import Gate
+from penstock.postgres.pool import Pool
+
+EVENT_BYTES_EXTRA = 4 * 1024  # What stands around the data of an event.
+
+
+class Inbox(Protocol):
+    """Where single events go: into the database, or to a broker on their way there."""
+
+    async def accept(self, event: NewEvent) -> Accepted: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """The handlers, with what they share."""
+
+    pool: Pool
+    inbox: Inbox
+    office: Office
+    gate: Gate
+    data_bytes_max: int
+
+    # ---------------------------------------------------------------------------- events
+
+    async def accept(self, call: Call[NoParameters, wire.NewEvent]) -> wire.AcceptedEvent:
+        """Accept an event."""
+        key = call.headers.get("idempotency-key")
+        event = batch.read_event(call.body, data_bytes_max=self.data_bytes_max, key=key)
+        return _tell_accepted(await self.inbox.accept(event))
+
+    async def accept_batch(self, call: Call[NoParameters, Stream]) -> Content:
+        """Accept many events."""
+        return await batch.answer_batch(self.pool, call.body, data_bytes_max=self.data_bytes_max)
+
+    # --------------------------------------------------------------------- subscriptions
+
+    async def create(
+        self, call: Call[NoParameters, wire.NewSubscription]
+    ) -> wire.CreatedSubscription:
+        """Make a subscription."""
+        async with call.connection() as db:
+            made, secret = await self.office.create(db, _new(call.body), who=call.who)
+        return wire.CreatedSubscription(subscription=tell_subscription(made), secret=secret)
+
+    async def change(
+        self, call: Call[wire.SubscriptionRef, wire.ChangedSubscription]
+    ) -> wire.Subscription:
+        """Change a subscription."""
+        async with call.connection() as db:
+            changed = await self.office.change(
+                db, call.parameters.id, _changes(call.body), who=call.who
+            )
+        return tell_subscription(changed)
+
+    async def remove(self, call: Call[wire.SubscriptionRef, None]) -> None:
+        """Delete a subscription."""
+        async with call.connection() as db:
+            await self.office.change(db, call.parameters.id, {"state": "deleted"}, who=call.who)
+
+    async def rotate(self, call: Call[wire.SubscriptionRef, wire.NewSecret]) -> wire.Secret:
+        """Make a subscription sign with a new secret."""
+        async with call.connection() as db:
+            secret = await self.office.rotate_secret(
+                db,
+                call.parameters.id,
+                secret=call.body.secret,
+                scheme=call.body.scheme,
+                overlap=_duration("overlap_seconds", call.body.overlap_seconds),
+                who=call.who,
+            )
+        return wire.Secret(secret=secret)
+
+    async def show_keys(self, call: Call[wire.SubscriptionRef, None]) -> wire.PublicKeys:
+        """Show with what a subscriber verifies."""
+        async with call.connection() as db:
+            return wire.PublicKeys(keys=await self.office.public_keys(db, call.parameters.id))
+
+    async def show_condition(self, call: Call[wire.SubscriptionRef, None]) -> wire.Condition:
+        """Show how it stands with a subscription's endpoint."""
+        async with call.connection() as db:
+            found = await read_subscription(db, call.parameters.id)
+        return tell_condition(await self.gate.inspect(found.id))
+
+
+# ------------------------------------------------------------------------------------ events
+
+
+async def show_event(call: Call[wire.EventRef, None]) -> wire.EventDetail:
+    """Show an event, its status and its deliveries."""
+    async with call.connection() as db:
+        event = await inspect.read_event(db, call.parameters.tenant, call.parameters.id)
+        return tell_event_detail(event, await inspect.list_deliveries(db, event))
+
+
+async def show_attempts(call: Call[wire.EventRef, None]) -> wire.Attempts:
+    """Show every try of every delivery of an event."""
+    async with call.connection() as db:
+        event = await inspect.read_event(db, call.parameters.tenant, call.parameters.id)
+        found = await inspect.list_attempts(db, event)
+    return wire.Attempts(attempts=[tell_attempt(each) for each in found])
+
+
+async def list_events(call: Call[wire.EventQuery, None]) -> wire.EventPage:
+    """Show a page of events."""
+    query = call.parameters
+    async with call.connection() as db:
+        found = await inspect.list_events(
+            db,
+            query.tenant,
+            types=None if query.type is None else [query.type],
+            from_at=query.from_,
+            until_at=query.until,
+            before=None if query.after is None else int(query.after),
+            limit=query.limit + 1,
+        )
+    page = found[: query.limit]
+    following = str(page[-1].number) if len(found) > query.limit else None
+    return wire.EventPage(events=[tell_event(each) for each in page], next=following)
+
+
+# ----------------------------------------------------------------------------- subscriptions
+
+
+async def list_all(call: Call[wire.SubscriptionQuery, None]) -> wire.SubscriptionPage:
+    """Show a page of subscriptions."""
+    query = call.parameters
+    async with call.connection() as db:
+        found = await list_subscriptions(
+            db,
+            tenant=query.tenant,
+            after=min(int(query.after or 0), 2**31 - 1),
+            limit=query.limit + 1,
+        )
+    page = found[: query.limit]
+    following = str(page[-1].number) if len(found) > query.limit else None
+    return wire.SubscriptionPage(
+        subscriptions=[tell_subscription(each) for each in page], next=following
+    )
+
+
+async def show(call: Call[wire.SubscriptionRef, None]) -> wire.Subscription:
+    """Show a subscription."""
+    async with call.connection() as db:
+        return tell_subscription(await read_subscription(db, call.parameters.id))
+
+
+async def try_out(call: Call[wire.SubscriptionRef, None]) -> wire.AcceptedEvent:
+    """Send a test event to one subscription."""
+    async with call.connection() as db:
+        return _tell_accepted(await send_test(db, call.parameters.id))
+
+
+# ----------------------------------------------------------------------------------- replays
+
+
+async def replay(call: Call[NoParameters, wire.NewReplay]) -> wire.Replay:
+    """Send old events again, or only count them."""
+    asked = NewReplay(
+        subscription_id=call.body.subscription_id,
+        which=call.body.which,
+        event_types=call.body.event_types,
+        from_at=call.body.from_ or BEGINNING,
+        until_at=call.body.until,
+        rate=call.body.rate,
+    )
+    async with call.connection() as db:
+        if call.body.dry_run:
+            return tell_dry_run(asked, await count_replay(db, asked))
+        return tell_replay(await start_replay(db, asked, who=call.who))
+
+
+async def show_replay(call: Call[wire.ReplayRef, None]) -> wire.Replay:
+    """Show how far a replay is."""
+    async with call.connection() as db:
+        return tell_replay(await read_replay(db, call.parameters.id))
+
+
+async def change_replay(call: Call[wire.ReplayRef, wire.ChangedReplay]) -> wire.Replay:
+    """Pause a replay, let it go on, or end it."""
+    async with call.connection() as db:
+        changed = await set_replay(db, call.parameters.id, call.body.state, who=call.who)
+    return tell_replay(changed)
+
+
+async def list_all_replays(call: Call[wire.ReplayQuery, None]) -> wire.ReplayPage:
+    """Show a page of replays."""
+    query = call.parameters
+    async with call.connection() as db:
+        before = None if query.after is None else int(query.after)
+        found = await list_replays(db, before=before, limit=query.limit + 1)
+    page = found[: query.limit]
+    following = str(page[-1].id) if len(found) > query.limit else None
+    return wire.ReplayPage(replays=[tell_replay(each) for each in page], next=following)
+
+
+def endpoints(api: Api) -> tuple[Endpoint, ...]:
+    """Return the table of endpoints."""
+    return (
+        endpoint(
+            "POST", "/events", api.accept, scope="produce", statuses=(202,),
+            summary="Accept an event with all its deliveries",
+            takes_headers=("Idempotency-Key",),
+            body_bytes_max=api.data_bytes_max + EVENT_BYTES_EXTRA,
+        ),
+        endpoint(
+            "POST", "/events/batch", api.accept_batch, scope="produce",
+            summary="Accept up to 1,000 events, answered each for itself",
+            streams={"application/json": (list[wire.NewEvent], list[wire.Result])},
+            body_bytes_max=batch.BODY_BYTES_MAX,
+        ),
+        endpoint("GET", "/events", list_events, scope="read", summary="List events, newest first"),
+        endpoint("GET", "/events/{id}", show_event, scope="read", summary="Show an event"),
+        endpoint(
+            "GET", "/events/{id}/attempts", show_attempts, scope="read",
+            summary="Show every attempt to deliver an event",
+        ),
+        endpoint(
+            "POST", "/subscriptions", api.create, scope="admin", statuses=(201,),
+            summary="Make a subscription; its secret is shown once",
+        ),
+        endpoint("GET", "/subscriptions", list_all, scope="read", summary="List subscriptions"),
+        endpoint("GET", "/subscriptions/{id}", show, scope="read", summary="Show a subscription"),
+        endpoint(
+            "PATCH", "/subscriptions/{id}", api.change, scope="admin",
+            summary="Change a subscription, pause it, or make it active again",
+        ),
+        endpoint(
+            "DELETE", "/subscriptions/{id}", api.remove, scope="admin", statuses=(204,),
+            summary="Delete a subscription; what is under way to it ends dead",
+        ),
+        endpoint(
+            "POST", "/subscriptions/{id}/secret", api.rotate, scope="admin", statuses=(201,),
+            summary="Rotate a subscription's secret; the one before signs on for a while",
+        ),
+        endpoint(
+            "GET", "/subscriptions/{id}/public-keys", api.show_keys, scope="read",
+            summary="Show the public keys of a subscription that signs with ed25519",
+        ),
+        endpoint(
+            "GET", "/subscriptions/{id}/condition", api.show_condition, scope="read",
+            summary="Show breaker, rest and calls under way of a subscription's endpoint",
+        ),
+        endpoint(
+            "POST", "/subscriptions/{id}/test", try_out, scope="admin", statuses=(202,),
+            summary="Send a test event to one subscription",
+        ),
+        endpoint(
+            "POST", "/replays", replay, scope="admin", statuses=(202,),
+            summary="Send old events to a subscription again, or count them",
+        ),
+        endpoint("GET", "/replays", list_all_replays, scope="read", summary="List replays"),
+        endpoint("GET", "/replays/{id}", show_replay, scope="read", summary="Show a replay"),
+        endpoint(
+            "PATCH", "/replays/{id}", change_replay, scope="admin",
+            summary="Pause a replay, let it go on, or end it",
+        ),
+    )  # fmt: skip
+
+
+def _tell_accepted(accepted: Accepted) -> wire.AcceptedEvent:
+    if accepted.outcome == "conflict":
+        raise EventConflict(accepted.event_id)
+    return wire.AcceptedEvent(
+        id=accepted.event_id,
+        is_new=accepted.outcome == "accepted",
+        accepted_at=accepted.accepted_at,
+        deliveries=accepted.deliveries,
+    )
+
+
+def _new(given: wire.NewSubscription) -> NewSubscription:
+    return NewSubscription(
+        url=given.url,
+        event_types=given.event_types,
+        tenant=given.tenant,
+        filter=_filter(given.filter),
+        ordering_key=given.ordering_key,
+        description=given.description,
+        profile=given.profile,
+        rate_limit=given.rate_limit,
+        concurrency=given.concurrency,
+        timeout=_duration("timeout_seconds", given.timeout_seconds),
+        retry_schedule=_schedule(given.retry_schedule_seconds),
+        headers=given.headers,
+        scheme=given.scheme,
+        secret=given.secret,
+    )
+
+
+def _changes(given: wire.ChangedSubscription) -> dict[str, Any]:
+    changes: dict[str, Any] = {
+        name: value
+        for name, value in msgspec.structs.asdict(given).items()
+        if value is not UNSET and name != "filter"
+    }
+    if bytes(given.filter):
+        changes["filter"] = _filter(given.filter)
+    if "timeout_seconds" in changes:
+        changes["timeout"] = _duration("timeout_seconds", changes.pop("timeout_seconds"))
+    if "retry_schedule_seconds" in changes:
+        changes["retry_schedule"] = _schedule(changes.pop("retry_schedule_seconds"))
+    return changes
+
+
+def _filter(raw: msgspec.Raw) -> str | None:
+    if raw == wire.NO_FILTER:
+        return None
+    try:
+        return bytes(raw).decode()
+    except UnicodeDecodeError:
+        raise InvalidInput("filter", "is not UTF-8") from None
+
+
+def _schedule(seconds: list[float] | None) -> list[timedelta] | None:
+    if seconds is None:
+        return None
+    return [
+        _duration(f"retry_schedule_seconds[{index}]", each) for index, each in enumerate(seconds)
+    ]
+
+
+def _duration(field: str, seconds: float) -> timedelta:
+    try:
+        return timedelta(seconds=seconds)
+    except (OverflowError, ValueError):
+        raise InvalidInput(field, "is longer than anybody can wait") from None

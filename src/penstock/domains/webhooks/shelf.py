@@ -1,0 +1,96 @@
+"""What deliveries need, looked up for all that were claimed together: bodies, and the way out.
+
+An event never changes. A subscription may change at any time, so every look-up brings the version
+that counts now, and a channel of an older one is made anew.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from penstock.base.vault import Vault
+from penstock.domains.webhooks.channel import Channel, Poster, read_channels
+from penstock.domains.webhooks.envelope import compose
+from penstock.postgres.pool import Connection, Row
+from penstock.postgres.statement import statement
+
+LOAD_DELIVERIES = statement(__package__, "load_deliveries.sql")
+
+CHANNELS_MAX = 10_000  # Kept ready; more are made anew when they are needed.
+
+
+class Reference(Struct, frozen=True):
+    """An item's payload: which event goes to which subscription."""
+
+    event: int
+    subscription: int
+
+
+class Delivery(Struct, frozen=True):
+    """One event for one subscriber."""
+
+    event_id: str
+    body: bytes
+    channel: Channel
+
+
+class Shelf:
+    """Where deliveries are made ready."""
+
+    def __init__(self, *, vault: Vault, poster: Poster) -> None:
+        self._vault = vault
+        self._poster = poster
+        self._channels: dict[int, Channel] = {}
+
+    async def gather(
+        self, db: Connection, references: Sequence[Reference]
+    ) -> Sequence[Delivery | Reference]:
+        """Return deliveries as they are to be made now, in the order of the references.
+
+        Where the event or the subscription is gone, there is only the reference.
+        """
+        rows = await db.fetch(
+            LOAD_DELIVERIES,
+            [each.event for each in references],
+            [each.subscription for each in references],
+        )
+        versions: dict[int, int | None] = {
+            each.subscription: row["version"] for each, row in zip(references, rows, strict=True)
+        }
+        await self._refresh(db, versions)
+        return [
+            each
+            if row["event_id"] is None or row["version"] is None
+            else _to_delivery(row, self._channels[each.subscription])
+            for each, row in zip(references, rows, strict=True)
+        ]
+
+    async def _refresh(self, db: Connection, versions: Mapping[int, int | None]) -> None:
+        """Make the channels anew whose version has changed or whose secret has retired."""
+        now = datetime.now(UTC)
+        if len(self._channels) > CHANNELS_MAX:
+            self._channels.clear()
+        stale = [
+            number
+            for number, version in versions.items()
+            if version is not None
+            and (
+                (known := self._channels.get(number)) is None
+                or known.version != version
+                or known.stale_at <= now
+            )
+        ]
+        if stale:
+            self._channels |= await read_channels(db, stale, vault=self._vault, poster=self._poster)
+
+
+def _to_delivery(row: Row, channel: Channel) -> Delivery:
+    body = compose(
+        event_id=row["event_id"],
+        event_type=row["type"],
+        source=row["source"],
+        occurred_at=row["accepted_at"],
+        data=row["data"],
+    )
+    return Delivery(row["event_id"], body, channel)

@@ -1,0 +1,324 @@
+"""What goes over HTTP, as types. Input refuses unknown fields; UNSET was not given, unlike null."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
+
+from penstock.domains.webhooks.event import DEFAULT_TENANT, EVENT_ID, TENANT_LENGTH_MAX
+from penstock.domains.webhooks.replay import ReplayState, Which
+from penstock.domains.webhooks.secret import Profile, Scheme
+from penstock.domains.webhooks.subscription import CONCURRENCY, RATE_LIMIT, State
+
+PAGE_MAX = 1_000  # Enough for any script, and still one short query.
+BATCH_MAX = 1_000
+
+Instant = Annotated[datetime, Meta(tz=True)]
+EventId = Annotated[str, Meta(pattern=f"^{EVENT_ID}$")]
+EventType = Annotated[str, Meta(min_length=1, max_length=255, examples=["order.paid"])]
+Tenant = Annotated[str, Meta(min_length=1, max_length=TENANT_LENGTH_MAX)]
+SubscriptionId = Annotated[str, Meta(min_length=1, max_length=64)]
+ReplayId = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
+Cursor = Annotated[str, Meta(description="The `next` of the page before.", pattern="^[0-9]{1,18}$")]
+Seconds = Annotated[float, Meta(ge=0)]
+Concurrency = Annotated[int, Meta(ge=1, le=10_000)]
+Json = Annotated[Raw, Meta(description="Any JSON value.")]
+Filter = Annotated[
+    Raw, Meta(description="Conditions on the data as an object, or null: all events.")
+]
+NO_FILTER = Raw(b"null")
+NOT_GIVEN = Raw(b"")  # A Raw takes no UNSET.
+
+EventStatus = Literal["pending", "retrying", "delivered", "failed", "partly"]
+DeliveryStatus = Literal["pending", "retrying", "delivered", "failed"]
+
+# ------------------------------------------------------------------------------- parameters
+
+
+class EventRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which event."""
+
+    id: EventId
+    tenant: Tenant = DEFAULT_TENANT
+
+
+class EventQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which page of events."""
+
+    tenant: Tenant = DEFAULT_TENANT
+    type: EventType | None = None
+    from_: Instant | None = field(name="from", default=None)
+    until: Instant | None = None
+    after: Cursor | None = None
+    limit: Limit = 100
+
+
+class SubscriptionRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which subscription."""
+
+    id: SubscriptionId
+
+
+class SubscriptionQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which page of subscriptions, of one tenant or of all."""
+
+    tenant: Tenant | None = None
+    after: Cursor | None = None
+    limit: Limit = 100
+
+
+class ReplayRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which replay."""
+
+    id: ReplayId
+
+
+class ReplayQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which page of replays."""
+
+    after: Cursor | None = None
+    limit: Limit = 100
+
+
+# ----------------------------------------------------------------------------------- events
+
+
+class NewEvent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An event that has happened."""
+
+    type: EventType
+    data: Json
+    id: EventId | None = None
+    source: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    tenant: Tenant = DEFAULT_TENANT
+
+
+class AcceptedEvent(Struct, frozen=True, kw_only=True):
+    """The event is kept, and so are its deliveries; `is_new` is false for a repeat.
+
+    If it was published to Kafka, it is kept there, and the last two are null.
+    """
+
+    id: str
+    is_new: bool
+    accepted_at: Instant | None
+    deliveries: int | None
+
+
+class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one event of a batch."""
+
+    index: int
+    outcome: Literal["accepted", "existing", "conflict", "invalid"]
+    id: str | None = None
+    deliveries: int | None = None
+    detail: str | None = None
+
+
+class Delivery(Struct, frozen=True, kw_only=True):
+    """The event's way to one subscriber; `item_id` is the kernel's item that carries it."""
+
+    subscription_id: str
+    item_id: str
+    status: DeliveryStatus
+    attempts: int
+    next_attempt_at: Instant | None
+    last_error: str | None
+    delivered_at: Instant | None
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """An event and how far it is."""
+
+    id: str
+    tenant: str
+    type: str
+    source: str | None
+    status: EventStatus
+    attempts: int
+    next_attempt_at: Instant | None
+    last_error: str | None
+    created_at: Instant
+    delivered_at: Instant | None
+
+
+class EventDetail(Event, frozen=True, kw_only=True):
+    """An event with its data and its deliveries."""
+
+    data: Json
+    deliveries: list[Delivery]
+
+
+class EventPage(Struct, frozen=True, kw_only=True):
+    """A page of events, the newest first."""
+
+    events: list[Event]
+    next: str | None
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """One try of one delivery."""
+
+    subscription_id: str
+    item_id: str
+    attempt_number: int
+    outcome: str
+    status_code: int | None
+    response_body: str | None
+    error: str | None
+    duration_ms: int
+    created_at: Instant
+
+
+class Attempts(Struct, frozen=True, kw_only=True):
+    """Every try of every delivery of an event, the oldest first."""
+
+    attempts: list[Attempt]
+
+
+# ---------------------------------------------------------------------------- subscriptions
+
+
+class NewSubscription(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who wants which events, where, and how."""
+
+    url: Annotated[str, Meta(min_length=1, max_length=2048)]
+    event_types: Annotated[list[str], Meta(min_length=1, max_length=100, examples=[["order.*"]])]
+    tenant: Tenant = DEFAULT_TENANT
+    filter: Filter = field(default_factory=lambda: NO_FILTER)
+    ordering_key: str | None = None
+    description: str = ""
+    profile: Profile = "standard"
+    rate_limit: float | None = RATE_LIMIT
+    concurrency: Concurrency = CONCURRENCY
+    timeout_seconds: Seconds = 15
+    retry_schedule_seconds: list[Seconds] | None = None
+    headers: dict[str, str] | None = None
+    scheme: Scheme = "hmac"
+    secret: str | None = None
+
+
+class ChangedSubscription(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to change; the rest stays."""
+
+    url: Annotated[str, Meta(min_length=1, max_length=2048)] | UnsetType = UNSET
+    event_types: Annotated[list[str], Meta(min_length=1, max_length=100)] | UnsetType = UNSET
+    filter: Filter = field(default_factory=lambda: NOT_GIVEN)
+    ordering_key: str | UnsetType | None = UNSET
+    description: str | UnsetType = UNSET
+    state: Literal["active", "paused"] | UnsetType = UNSET
+    rate_limit: float | UnsetType | None = UNSET
+    concurrency: Concurrency | UnsetType = UNSET
+    timeout_seconds: Seconds | UnsetType = UNSET
+    retry_schedule_seconds: list[Seconds] | UnsetType | None = UNSET
+    headers: dict[str, str] | UnsetType | None = UNSET
+
+
+class Subscription(Struct, frozen=True, kw_only=True):
+    """A subscription; of its headers only the names, and of its secret nothing."""
+
+    id: str
+    tenant: str
+    url: str
+    event_types: list[str]
+    filter: Filter
+    ordering_key: str | None
+    description: str
+    state: State
+    state_reason: str | None
+    profile: Profile
+    rate_limit: float | None
+    concurrency: int
+    timeout_seconds: float
+    retry_schedule_seconds: list[float] | None
+    header_names: list[str]
+    created_at: Instant
+    updated_at: Instant
+
+
+class CreatedSubscription(Struct, frozen=True, kw_only=True):
+    """A new subscription with its secret, which is shown this once."""
+
+    subscription: Subscription
+    secret: str
+
+
+class SubscriptionPage(Struct, frozen=True, kw_only=True):
+    """A page of subscriptions."""
+
+    subscriptions: list[Subscription]
+    next: str | None
+
+
+class Condition(Struct, frozen=True, kw_only=True):
+    """How it stands with an endpoint, as this process sees it, or all that share a Redis."""
+
+    breaker: Literal["closed", "open", "half_open"]
+    failures: int
+    open_until: Instant | None
+    resting_until: Instant | None
+    calls: int
+
+
+class NewSecret(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rotate: a secret is made unless one is brought; the one before signs on for the overlap."""
+
+    secret: str | None = None
+    scheme: Scheme = "hmac"
+    overlap_seconds: Seconds = 86_400
+
+
+class Secret(Struct, frozen=True, kw_only=True):
+    """A secret, shown this once."""
+
+    secret: str
+
+
+class PublicKeys(Struct, frozen=True, kw_only=True):
+    """With what subscribers verify ed25519 signatures, the newest first."""
+
+    keys: list[str]
+
+
+# ---------------------------------------------------------------------------------- replays
+
+
+class NewReplay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which events are to be sent again; a dry run only counts them."""
+
+    subscription_id: SubscriptionId
+    which: Which = "missing"
+    event_types: Annotated[list[str], Meta(min_length=1, max_length=100)] | None = None
+    from_: Instant | None = field(name="from", default=None)
+    until: Instant | None = None
+    rate: Annotated[float, Meta(ge=0.001, le=100_000)] | None = None
+    dry_run: bool = False
+
+
+class ChangedReplay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Pause, go on, or end."""
+
+    state: Literal["running", "paused", "cancelled"]
+
+
+class Replay(Struct, frozen=True, kw_only=True):
+    """A replay and how far it is; of a dry run there is only the count."""
+
+    id: str | None
+    subscription_id: str
+    which: Which
+    state: ReplayState | Literal["dry_run"]
+    counted: int
+    replayed: int
+    rate: float | None
+    created_at: Instant | None
+    created_by: str | None
+    finished_at: Instant | None
+
+
+class ReplayPage(Struct, frozen=True, kw_only=True):
+    """A page of replays, the newest first."""
+
+    replays: list[Replay]
+    next: str | None

@@ -1,0 +1,50 @@
+"""One real Redis for the session, emptied for each test, and the gates that must behave alike."""
+
+from collections.abc import AsyncGenerator, Generator
+
+import pytest
+
+from penstock.base.clock import FakeClock
+from penstock.base.log import get_logger
+from penstock.base.meter import Meter
+from penstock.integrations.redis.client import Client, connect
+from penstock.integrations.redis.fallback import FallbackGate
+from penstock.integrations.redis.gate import RedisGate
+from penstock.limits.gate import Gate
+from penstock.limits.local import LocalGate
+from tests.redis_server import RedisServer, running_redis
+
+CHANCE = 0.5  # What all gates draw, so that a refusal can be foretold.
+
+
+def chance() -> float:
+    return CHANCE
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[RedisServer]:
+    """The session's server; tests that kill one start their own."""
+    with running_redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+async def redis(redis_server: RedisServer) -> AsyncGenerator[Client]:
+    """A client of an empty Redis."""
+    client = connect(redis_server.url)
+    await client.execute_command("FLUSHALL")
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture(params=["local", "redis", "fallback"])
+def gate(request: pytest.FixtureRequest, clock: FakeClock) -> Gate:
+    """Every kind of gate, on the test's clock."""
+    local = LocalGate(clock, chance=chance)
+    if request.param == "local":
+        return local
+    client: Client = request.getfixturevalue("redis")
+    shared = RedisGate(client, clock=clock, chance=chance)
+    if request.param == "redis":
+        return shared
+    return FallbackGate(shared, local, log=get_logger(), meter=Meter())

@@ -1,0 +1,242 @@
+"""What happens when Redis dies, hangs, or was never there: deliveries go on, limits hold here."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.base.clock import FakeClock
+from penstock.base.meter import Meter
+from penstock.integrations.redis.client import Client, connect
+from penstock.integrations.redis.fallback import RETRY_EVERY, FallbackGate
+from penstock.integrations.redis.gate import RedisGate
+from penstock.limits.gate import Pass, Rules
+from penstock.limits.local import LocalGate
+from tests.conformance.scene import KEY, RULES, SECOND, call, let_in, refused
+from tests.redis_server import RedisServer, free_port, running_redis
+
+RULES_OF_TWO = Rules(concurrency=2)
+
+
+class Lines:
+    """A log whose events a test can read."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.values: list[dict[str, Any]] = []
+
+    def _add(self, event: str, **values: Any) -> None:
+        self.events.append(event)
+        self.values.append(values)
+
+    debug = info = warning = error = _add
+
+    def bind(self, **_values: Any) -> "Lines":
+        return self
+
+
+@dataclass(slots=True)
+class Scene:
+    """A gate over a real Redis, and what it tells."""
+
+    server: RedisServer
+    client: Client
+    clock: FakeClock
+    log: Lines = field(default_factory=Lines)
+    meter: Meter = field(default_factory=Meter)
+    shared: RedisGate = field(init=False)
+    gate: FallbackGate = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shared = RedisGate(self.client)
+        self.gate = self.another()
+
+    def another(self) -> FallbackGate:
+        """Make the gate of another worker."""
+        return FallbackGate(
+            RedisGate(self.client),
+            LocalGate(self.clock),
+            log=self.log,
+            meter=self.meter,
+            now=lambda: self.clock.now().timestamp(),
+        )
+
+    def count(self, name: str) -> float:
+        return self.meter.counters.get((name, ()), 0)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Generator[RedisServer]:
+    """A server that this test may kill."""
+    with running_redis(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+async def scene(server: RedisServer, clock: FakeClock) -> AsyncGenerator[Scene]:
+    client = connect(server.url)
+    yield Scene(server, client, clock)
+    await client.aclose()
+
+
+@pytest.mark.covers("B54")
+async def test_without_redis_a_local_semaphore_holds(scene: Scene) -> None:
+    assert not (await let_in(scene.gate, RULES_OF_TWO)).is_local
+
+    scene.server.kill()
+
+    held = [await let_in(scene.gate, RULES_OF_TWO), await let_in(scene.gate, RULES_OF_TWO)]
+    assert all(passed.is_local for passed in held)
+    await refused(scene.gate, "crowded", RULES_OF_TWO)
+    await scene.gate.leave(held[0], RULES_OF_TWO, verdict="alive")
+    await let_in(scene.gate, RULES_OF_TWO)
+
+
+async def test_without_redis_breaker_and_rate_hold_here_too(scene: Scene) -> None:
+    scene.server.kill()
+
+    await call(scene.gate, "failing", times=5)
+
+    await refused(scene.gate, "circuit_open")
+    await let_in(scene.gate, Rules(rate=1), key="another")
+    await refused(scene.gate, "rate_limited", Rules(rate=1), key="another")
+    assert (await scene.gate.inspect(KEY)).breaker == "open"
+
+
+async def test_a_hundred_callers_fall_back_and_one_line_tells_it(scene: Scene) -> None:
+    await call(scene.gate, "alive")
+    scene.server.kill()
+
+    answers = await asyncio.gather(*(scene.gate.enter(KEY, RULES) for _ in range(100)))
+
+    assert all(isinstance(answer, Pass) for answer in answers)
+    assert scene.log.events == ["gate.fell_back"]
+    assert scene.log.values[0]["reason"] == "ConnectionError"
+    assert scene.count("gate_fallbacks_total") == 1
+    assert scene.count("gate_local_enters_total") == 100
+
+
+async def test_when_redis_is_back_it_is_used_again(scene: Scene) -> None:
+    await call(scene.gate, "alive")
+    scene.server.kill()
+    await call(scene.gate, "alive", times=10)
+
+    scene.server.start()
+    assert (await let_in(scene.gate)).is_local, "it is not yet time to try"
+    scene.clock.advance(RETRY_EVERY)
+
+    assert not (await let_in(scene.gate)).is_local
+    assert scene.log.events == ["gate.fell_back", "gate.recovered"]
+    assert scene.log.values[1] == {"away_seconds": 1.0}
+    assert (await scene.shared.inspect(KEY)).slots_in_use == 1
+
+
+async def test_a_pass_goes_back_to_the_gate_that_gave_it(scene: Scene) -> None:
+    """Else one gate would lose a slot and the other have one too many."""
+    before = await let_in(scene.gate)
+    scene.server.freeze()
+    local = await let_in(scene.gate, RULES_OF_TWO)
+    scene.server.thaw()
+    scene.clock.advance(RETRY_EVERY)
+    after = await let_in(scene.gate)
+    assert [each.is_local for each in (before, local, after)] == [False, True, False]
+    held = (await scene.shared.inspect(KEY)).slots_in_use
+
+    await scene.gate.leave(local, RULES, verdict="alive")
+    assert (await scene.shared.inspect(KEY)).slots_in_use == held
+    await scene.gate.leave(before, RULES, verdict="alive")
+    await scene.gate.leave(after, RULES, verdict="alive")
+
+    assert (await scene.shared.inspect(KEY)).slots_in_use == held - 2
+    scene.server.kill()
+    assert (await scene.gate.inspect(KEY)).slots_in_use == 0, "nor is one left here"
+
+
+async def test_what_a_call_has_learned_is_not_lost_with_redis(scene: Scene) -> None:
+    held = [await let_in(scene.gate) for _ in range(5)]
+    scene.server.kill()
+
+    for each in held[:4]:
+        await scene.gate.leave(each, RULES, verdict="failing")
+    await scene.gate.leave(held[4], RULES, verdict="failing", rest=3600 * SECOND)
+
+    assert await refused(scene.gate, "circuit_open") > 3600 * SECOND
+
+
+async def test_a_redis_that_hangs_costs_a_moment_once(scene: Scene) -> None:
+    """Frozen, it accepts connections and never answers."""
+    await call(scene.gate, "alive")
+    scene.server.freeze()
+
+    started = time.monotonic()
+    first = await asyncio.gather(*(scene.gate.enter(KEY, RULES) for _ in range(50)))
+    waited = time.monotonic() - started
+    started = time.monotonic()
+    await call(scene.gate, "alive", times=20)
+    later = time.monotonic() - started
+
+    scene.server.thaw()
+    assert all(isinstance(answer, Pass) and answer.is_local for answer in first)
+    assert 0.2 < waited < 5, "two batches of a quarter of a second each, on a busy machine"
+    assert later < 0.2
+    assert scene.log.values[0]["reason"] == "TimeoutError"
+
+
+async def test_without_redis_from_the_start_deliveries_go(clock: FakeClock, tmp_path: Path) -> None:
+    client = connect(f"redis://127.0.0.1:{free_port()}/0")
+    scene = Scene(RedisServer(tmp_path), client, clock)
+
+    await call(scene.gate, "alive", times=3)
+
+    assert scene.log.events == ["gate.fell_back"]
+    await client.aclose()
+
+
+async def test_one_caller_a_second_tries_redis_again(clock: FakeClock, tmp_path: Path) -> None:
+    """All others would pay for a connection that is refused, or hang."""
+    tries = 0
+
+    async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal tries
+        tries += 1
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        client = connect(f"redis://127.0.0.1:{port}/0")
+        scene = Scene(RedisServer(tmp_path), client, clock)
+
+        for second in range(1, 4):
+            for _ in range(10):
+                await call(scene.gate, "alive")
+            assert tries == second
+            clock.advance(RETRY_EVERY)
+
+        await client.aclose()
+    assert scene.log.events == ["gate.fell_back"]
+
+
+async def test_a_restarted_redis_is_noticed_before_anybody_falls_back(scene: Scene) -> None:
+    """An idle connection that the server has closed is no reason to do without it."""
+    await call(scene.gate, "alive")
+
+    scene.server.kill()
+    await asyncio.to_thread(scene.server.start)
+
+    assert not (await let_in(scene.gate)).is_local
+    assert scene.log.events == []
+
+
+async def test_two_workers_without_redis_each_have_all_slots(scene: Scene) -> None:
+    """The price, as documented: limits are per process then."""
+    scene.server.kill()
+    other = scene.another()
+
+    for gate in (scene.gate, other):
+        for _ in range(2):
+            await let_in(gate, RULES_OF_TWO)
+        await refused(gate, "crowded", RULES_OF_TWO)

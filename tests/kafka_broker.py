@@ -1,0 +1,358 @@
+"""A Kafka to test with: the one that is given, a real broker of our own, or librdkafka's mock.
+
+PENSTOCK_KAFKA_BOOTSTRAP names one that runs. Else Apache Kafka is started in KRaft mode, where Java
+17 and its jars are to be had: from PENSTOCK_KAFKA_JARS, or from Maven, once, into the user's cache.
+Else the mock cluster inside the client library takes its place, and it alone if PENSTOCK_TEST_KAFKA
+is `mock`. All tests pass on each of them. Leaves no process behind.
+"""
+
+import ctypes
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaError, KafkaException, cimpl
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.cimpl import NewTopic
+
+KAFKA_VERSION = "4.3.1"
+FETCH_SECONDS = 60.0  # Forty megabytes; who has a slower line than that gets the mock.
+WAIT_SECONDS = 60.0  # A broker takes three seconds to start.
+CLUSTER = "cGVuc3RvY2stdGVzdHMtMQ"  # Any sixteen bytes.
+JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Broker(Protocol):
+    """What a test asks of a broker; `name` says which one it is."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def bootstrap(self) -> str: ...
+
+    def create_topic(self, topic: str, partitions: int) -> None: ...
+    def refuse(self, topic: str) -> None:
+        """Take no more messages without a key into the topic."""
+        ...
+
+    def permit(self, topic: str) -> None: ...
+    def kill(self) -> None: ...
+    def revive(self) -> None: ...
+
+
+@contextmanager
+def running_broker(folder: Path, *, own: bool = False) -> Generator[Broker]:
+    """Run a broker while the body runs; `own` asks for one that may be killed."""
+    chosen = os.environ.get("PENSTOCK_TEST_KAFKA", "")
+    given = os.environ.get("PENSTOCK_KAFKA_BOOTSTRAP")
+    if given and not own and chosen != "mock":
+        yield GivenBroker(given)
+        return
+    broker = MockBroker() if chosen == "mock" else real_or_mock(folder)
+    try:
+        yield broker
+    finally:
+        broker.end()
+
+
+def real_or_mock(folder: Path) -> "RealBroker | MockBroker":
+    jars = find_jars()
+    try:
+        return MockBroker() if jars is None else RealBroker(folder, jars)
+    except NoBroker:
+        return MockBroker()
+
+
+class NoBroker(Exception):
+    """Kafka does not start here: another Java, say, or jars that are no good."""
+
+
+# ------------------------------------------------------------------------------ one that runs
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBroker:
+    """A broker that somebody else runs; it is never killed."""
+
+    bootstrap: str
+    name: str = "the broker at PENSTOCK_KAFKA_BOOTSTRAP"
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        create_topic(self.bootstrap, topic, partitions)
+
+    def refuse(self, topic: str) -> None:
+        set_policy(self.bootstrap, topic, "compact")
+
+    def permit(self, topic: str) -> None:
+        set_policy(self.bootstrap, topic, "delete")
+
+    def kill(self) -> None:
+        raise AssertionError("it is not ours")
+
+    def revive(self) -> None:
+        raise AssertionError("it is not ours")
+
+
+# -------------------------------------------------------------------------------- a real one
+
+
+@dataclass(slots=True)
+class RealBroker:
+    """Apache Kafka, broker and controller in one process."""
+
+    folder: Path
+    jars: Path
+    port: int = field(default_factory=free_port)
+    name: str = f"Apache Kafka {KAFKA_VERSION}"
+    _process: subprocess.Popen[bytes] | None = None
+
+    def __post_init__(self) -> None:
+        self._properties.write_text("\n".join(self._settings()), encoding="ascii")
+        format_data = ("kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c")
+        if self._java(*format_data).wait(WAIT_SECONDS) != 0:
+            raise NoBroker
+        self.revive()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def _properties(self) -> Path:
+        return self.folder / "server.properties"
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        create_topic(self.bootstrap, topic, partitions)
+
+    def refuse(self, topic: str) -> None:
+        set_policy(self.bootstrap, topic, "compact")
+
+    def permit(self, topic: str) -> None:
+        set_policy(self.bootstrap, topic, "delete")
+
+    def kill(self) -> None:
+        """End it as a crash does (kill -9); harmless if it does not run."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(WAIT_SECONDS)
+            self._process = None
+
+    def revive(self) -> None:
+        """Start it on the same port and return once it answers."""
+        assert self._process is None, "it runs already"
+        self._process = self._java("kafka.Kafka")
+        wait_until_up(self.bootstrap, self._process)
+
+    def end(self) -> None:
+        self.kill()
+
+    def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
+        with (self.folder / "broker.log").open("ab") as log:
+            return subprocess.Popen(
+                [*JAVA, "-cp", f"{self.jars}/*", *arguments, str(self._properties)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+            )
+
+    def _settings(self) -> Iterator[str]:
+        controller = free_port()
+        yield "process.roles=broker,controller"
+        yield "node.id=1"
+        yield f"controller.quorum.voters=1@127.0.0.1:{controller}"
+        yield f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}"
+        yield f"advertised.listeners=PLAINTEXT://{self.bootstrap}"
+        yield "controller.listener.names=CONTROLLER"
+        yield "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
+        yield f"log.dirs={self.folder}/data"
+        for log in ("offsets.topic", "transaction.state.log"):
+            yield f"{log}.replication.factor=1"
+            yield f"{log}.num.partitions=1"
+        yield "transaction.state.log.min.isr=1"
+        # Tests have no time: groups form at once, and a member may say how soon it is missed.
+        yield "group.initial.rebalance.delay.ms=0"
+        yield "group.min.session.timeout.ms=100"
+        yield "broker.session.timeout.ms=1000"
+        yield "broker.heartbeat.interval.ms=200"
+
+
+def find_jars() -> Path | None:
+    """Return the folder of Kafka's jars, fetched if need be, or None: they cannot be had."""
+    if shutil.which("java") is None:
+        return None
+    given = os.environ.get("PENSTOCK_KAFKA_JARS")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = Path(given) if given else cache / "penstock" / f"kafka-{KAFKA_VERSION}"
+    if not folder.is_dir():
+        fetch_jars(folder)
+    return folder if folder.is_dir() else None
+
+
+def fetch_jars(folder: Path) -> None:
+    """Ask Maven for Kafka and all that it stands on. If that fails, the folder is not there."""
+    if shutil.which("mvn") is None:
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+        work = Path(name)
+        (work / "pom.xml").write_text(POM, encoding="ascii")
+        command = [
+            *("mvn", "-q", "-B", f"-Dmaven.repo.local={work}/m2"),
+            *("dependency:copy-dependencies", f"-DoutputDirectory={work}/jars"),
+        ]
+        try:
+            subprocess.run(
+                command, cwd=work, check=True, capture_output=True, timeout=FETCH_SECONDS
+            )
+        except (subprocess.SubprocessError, OSError):
+            return
+        if not folder.exists():
+            (work / "jars").rename(folder)
+
+
+POM = f"""
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>penstock</groupId>
+  <artifactId>kafka-for-tests</artifactId>
+  <version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka_2.13</artifactId>
+      <version>{KAFKA_VERSION}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+# ---------------------------------------------------------------------------------- the mock
+
+
+class MockBroker:
+    """The broker that librdkafka carries for tests of its own: a real one as seen from outside."""
+
+    name = "the mock cluster of librdkafka"
+
+    def __init__(self) -> None:
+        self._library = library()
+        why = ctypes.create_string_buffer(512)
+        options = self._library.rd_kafka_conf_new()
+        self._library.rd_kafka_conf_set(options, b"log_level", b"0", why, len(why))
+        self._client = self._library.rd_kafka_new(0, options, why, len(why))
+        assert self._client, why.value
+        self._cluster = self._library.rd_kafka_mock_cluster_new(self._client, 1)
+        self._library.rd_kafka_mock_group_initial_rebalance_delay_ms(self._cluster, 0)
+
+    @property
+    def bootstrap(self) -> str:
+        return self._library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        error = self._library.rd_kafka_mock_topic_create(
+            self._cluster, topic.encode(), partitions, 1
+        )
+        assert error == 0, f"the mock makes no topic: {error}"
+
+    def refuse(self, topic: str) -> None:
+        self._set_error(topic, KafkaError.INVALID_RECORD)
+
+    def permit(self, topic: str) -> None:
+        self._set_error(topic, KafkaError.NO_ERROR)
+
+    def _set_error(self, topic: str, code: int) -> None:
+        self._library.rd_kafka_mock_topic_set_error(self._cluster, topic.encode(), code)
+
+    def kill(self) -> None:
+        """Close all connections and refuse new ones; it forgets nothing."""
+        self._library.rd_kafka_mock_broker_set_down(self._cluster, 1)
+
+    def revive(self) -> None:
+        self._library.rd_kafka_mock_broker_set_up(self._cluster, 1)
+
+    def end(self) -> None:
+        self._library.rd_kafka_mock_cluster_destroy(self._cluster)
+        self._library.rd_kafka_destroy(self._client)
+
+
+def library() -> Any:
+    """Return the C library that the client brings along, with the types of what we call."""
+    loaded = ctypes.CDLL(cimpl.__file__)
+    pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+    returns = {
+        "rd_kafka_conf_new": pointer,
+        "rd_kafka_new": pointer,
+        "rd_kafka_mock_cluster_new": pointer,
+        "rd_kafka_mock_cluster_bootstraps": text,
+    }
+    takes = {
+        "rd_kafka_conf_new": [],
+        "rd_kafka_conf_set": [pointer, text, text, text, ctypes.c_size_t],
+        "rd_kafka_new": [number, pointer, text, ctypes.c_size_t],
+        "rd_kafka_destroy": [pointer],
+        "rd_kafka_mock_cluster_new": [pointer, number],
+        "rd_kafka_mock_cluster_destroy": [pointer],
+        "rd_kafka_mock_cluster_bootstraps": [pointer],
+        "rd_kafka_mock_group_initial_rebalance_delay_ms": [pointer, ctypes.c_int32],
+        "rd_kafka_mock_topic_create": [pointer, text, number, number],
+        "rd_kafka_mock_topic_set_error": [pointer, text, number],
+        "rd_kafka_mock_broker_set_down": [pointer, ctypes.c_int32],
+        "rd_kafka_mock_broker_set_up": [pointer, ctypes.c_int32],
+    }
+    for name, types in takes.items():
+        getattr(loaded, name).argtypes = types
+        getattr(loaded, name).restype = returns.get(name, number)
+    return loaded
+
+
+# --------------------------------------------------------------------------------------------
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    client = administrator(bootstrap)
+    asked = client.create_topics([NewTopic(topic, num_partitions=partitions)])
+    asked[topic].result(WAIT_SECONDS)
+
+
+def set_policy(bootstrap: str, topic: str, policy: str) -> None:
+    """Say what becomes of old messages; a topic that is compacted takes none without a key."""
+    client = administrator(bootstrap)
+    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    client.incremental_alter_configs([resource])[resource].result(WAIT_SECONDS)
+
+
+def wait_until_up(bootstrap: str, process: subprocess.Popen[bytes]) -> None:
+    """Return once the broker answers; each question waits for a while by itself."""
+    ends_at = monotonic() + WAIT_SECONDS
+    client = administrator(bootstrap)
+    while True:
+        try:
+            client.list_topics(timeout=1)
+        except KafkaException as silent:
+            if process.poll() is not None or monotonic() > ends_at:
+                raise NoBroker from silent
+        else:
+            return
+
+
+def administrator(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
