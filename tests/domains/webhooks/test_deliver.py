@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from penstock import Retry
 from penstock.kernel.lane import read_lane
 from penstock.testing import FakeClock, run_due, run_to_end
 from tests.domains.webhooks.scene import NOWHERE, Subscribed, Tenant, body_of
@@ -315,6 +316,20 @@ async def test_every_attempt_is_recorded(tenant: Tenant) -> None:
     assert times == sorted(times)
 
 
+@pytest.mark.parametrize("moment", ["0", "Thu, 01 Jan 1998 00:00:00 GMT"])
+async def test_a_retry_after_that_is_over_leaves_the_backoff_as_it_is(
+    own: Tenant, clock: FakeClock, moment: str
+) -> None:
+    """Else all attempts would be made in one moment, and the delivery be dead."""
+    async with receiving(answers=[Reply(429, headers={"Retry-After": moment})]) as receiver:
+        await own.subscribe(receiver.url)
+        await own.send()
+        (attempted,) = await run_due(own.penstock, clock)
+
+    assert isinstance(attempted.outcome, Retry)
+    assert attempted.outcome.after is None
+
+
 # ------------------------------------------------------------------------- the end of endpoints
 
 
@@ -331,6 +346,8 @@ async def test_an_endpoint_that_is_gone_ends_its_subscription(tenant: Tenant) ->
         assert (found["state"], found["state_reason"]) == ("disabled", "the endpoint answered 410")
         assert (await tenant.condition(subscribed))["breaker"] == "closed"
         assert (await tenant.send())["deliveries"] == 0
+        audited = (await tenant.client.get("/audit", params={"subject": subscribed.id})).json()
+        assert audited["items"][0]["who"] == "worker"
 
         found = await tenant.change(subscribed, state="active")
         assert (found["state"], found["state_reason"]) == ("active", None)

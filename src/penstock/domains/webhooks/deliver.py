@@ -111,9 +111,10 @@ def _again(
 ) -> Retry:
     """Repeat as the endpoint asks, else by the subscription's schedule, else by the lane's."""
     schedule = channel.retry_schedule
+    # "At once" is no wish to be called five times in a moment.
+    after = judgement.rest or None
     if schedule is None:
-        return Retry(reason, judgement.rest, result)
-    after = judgement.rest
+        return Retry(reason, after, result)
     if after is None and attempt <= len(schedule):
         after = schedule[attempt - 1] * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
     return Retry(reason, after, result, attempts_max=len(schedule) + 1)

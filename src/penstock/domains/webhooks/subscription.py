@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.base.errors import InvalidInput, UnknownSubscription
 from penstock.base.vault import Vault
+from penstock.contract.http import ACQUIRE_TIMEOUT
 from penstock.domains.webhooks.channel import Poster, headers_of, secret_of
 from penstock.domains.webhooks.event import DEFAULT_TENANT, TENANT_LENGTH_MAX
 from penstock.domains.webhooks.match import check_pattern, compile_filter, decode_filter
@@ -28,7 +29,7 @@ from penstock.domains.webhooks.secret import (
 )
 from penstock.domains.webhooks.sign import Signer
 from penstock.kernel.audit import audit
-from penstock.postgres.pool import Connection, Queries, Row
+from penstock.postgres.pool import Connection, Pool, Queries, Row
 from penstock.postgres.statement import statement
 
 CREATE_SUBSCRIPTION = statement(__package__, "create_subscription.sql")
@@ -276,9 +277,13 @@ async def list_subscriptions(
     ]
 
 
-async def disable(db: Queries, number: int, reason: str) -> None:
+async def disable(pool: Pool, number: int, reason: str) -> None:
     """End a subscription whose endpoint is gone; its owner can make it active again."""
-    await db.execute(DISABLE, number, reason)
+    async with pool.acquire(timeout=ACQUIRE_TIMEOUT.total_seconds()) as db, db.transaction():
+        subscription_id = await db.fetchval(DISABLE, number, reason)
+        if subscription_id is not None:
+            after = {"state": "disabled", "reason": reason}
+            await audit(db, "worker", "subscription.changed", subject=subscription_id, after=after)
 
 
 def _as_changes(new: NewSubscription) -> dict[str, Any]:
