@@ -16,7 +16,7 @@ CLAIM = statement(__package__, "claim.sql")
 # for their slot and not for the claim; short, so that what a crash delays is little.
 SLOTS_AHEAD = timedelta(milliseconds=200)
 
-REWIND_INTERVAL = 1.0  # Seconds. What was committed late, or put back, waits no longer than this.
+REWIND_INTERVAL = 0.05  # Seconds. What was committed late, or put back, waits no longer than this.
 REWIND_SHARE = 0.05  # Rewinding may take this share of a worker's time, however long it takes.
 BEGINNING = (datetime(1, 1, 1, tzinfo=UTC), 0)
 
