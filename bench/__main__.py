@@ -41,7 +41,7 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes, about three minutes")
+    parser.add_argument("--quick", action="store_true", help="small sizes, a few minutes")
     parser.add_argument("--only", nargs="+", choices=list(CASES), metavar="CASE", default=[])
     parser.add_argument(
         "--peers", nargs="*", choices=[p.name for p in PEERS], metavar="PEER", default=None
@@ -63,8 +63,8 @@ def _count(text: str) -> int:
 def _list() -> None:
     report = Report()
     for name, case in CASES.items():
-        report.say(f"{name:14} {(case.__doc__ or '').splitlines()[0]}")
-    report.say(f"{'peers':14} {', '.join(peer.name for peer in PEERS)}")
+        report.say(f"{name:19} {(case.__doc__ or '').splitlines()[0]}")
+    report.say(f"{'peers':19} {', '.join(peer.name for peer in PEERS)}")
 
 
 async def _run(options: argparse.Namespace, report: Report) -> None:

@@ -1,6 +1,6 @@
 """The bars, one case per group: each measures and returns rows of the table.
 
-Those of the kernel are here, those of slots in `bench.slots`.
+Those of the kernel are here, those of slots and webhooks in modules of their own.
 """
 
 import asyncio
@@ -9,8 +9,9 @@ from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-from bench import idle, measure, slots
+from bench import idle, measure, slots, webhooks
 from bench.adapter import adapter
+from bench.arrivals import busiest_second
 from bench.figures import (
     Measurement,
     Row,
@@ -153,6 +154,7 @@ CASES: Final[dict[str, Case]] = {
     "latency": latency,
     "idle": idle_up,
     **slots.CASES,
+    **webhooks.CASES,
 }
 
 
@@ -211,11 +213,6 @@ async def _starts(on: Stage, *, seconds: float) -> list[float]:
             await child.call("setup", place=place, install=False)
         answers = await asyncio.gather(*(c.call("starts", seconds=seconds) for c in children))
     return sorted(start for answer in answers for start in floats(answer, "starts"))
-
-
-def busiest_second(starts: list[float]) -> int:
-    """Return the most starts in any window of one second, wherever it begins."""
-    return max((bisect_left(starts, at + 1.0) - i for i, at in enumerate(starts)), default=0)
 
 
 def used_share(starts: list[float], *, seconds: float) -> float:

@@ -1,6 +1,5 @@
 """Our side of the slot bars: slots booked from Python and over HTTP, and what became of them."""
 
-import asyncio
 import contextlib
 import json
 import sys
@@ -10,14 +9,13 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from random import Random
-from typing import Final, cast
+from typing import Final
 
 import asyncpg
 
 from bench import callers
-from bench.environment import ROOT
 from bench.measure import Bench
-from bench.process import listening
+from bench.process import NoAnswer, answer, listening
 from penstock import Penstock
 from penstock.base import log
 from penstock.domains.slots.assign import SlotRequest, assign_many
@@ -28,7 +26,6 @@ CAPACITY: Final = 100
 WINDOW: Final = timedelta(seconds=4)
 CHUNK: Final = 50_000
 TOKEN: Final = "psk_bench_0123456789abcdef"
-CALL_SECONDS_MAX: Final = 600.0
 
 # `penstock serve` on any free port. A line per request is not what is measured.
 SERVE: Final = (sys.executable, "-m", "penstock.cli", "serve", "--port", "0")
@@ -162,23 +159,11 @@ async def served(bench: Bench) -> AsyncIterator[tuple[callers.Place, asyncpg.Con
 
 async def call(verb: str, place: callers.Place, **arguments: object) -> dict[str, object]:
     """Let a process of its own call the API; return what it measured."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.callers", verb),
-        json.dumps({"place": asdict(place), **arguments}),
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    text = json.dumps({"place": asdict(place), **arguments})
     try:
-        output, errors = await asyncio.wait_for(process.communicate(), CALL_SECONDS_MAX)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        last = errors.decode(errors="replace").strip().splitlines() or ["no output"]
-        raise BookingFailed(last[-1])
-    return cast("dict[str, object]", json.loads(output))
+        return await answer((sys.executable, "-m", "bench.callers", verb, text))
+    except NoAnswer as exc:
+        raise BookingFailed(str(exc)) from exc
 
 
 async def check_count(connection: asyncpg.Connection, *, answered: int) -> None:

@@ -1,7 +1,8 @@
-"""Callers of the slots API in a process of their own, so cheap that they measure the server.
+"""Callers of the API in a process of their own, so cheap that they measure the server.
 
-`python -m bench.callers single|batch JSON` makes its calls and prints one line of JSON. No HTTP
-library: it would take as much CPU as the server, and there are two cores for all of it.
+`python -m bench.callers VERB JSON` makes its calls and prints one line of JSON. `single` and
+`batch` ask for slots, `events` and `event_batches` post events. No HTTP library: it would take as
+much CPU as the server, and there are two cores for all of it.
 """
 
 import json
@@ -9,7 +10,7 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
@@ -18,12 +19,14 @@ from typing import Any, Final
 
 import httptools
 
+from bench.events import TYPE, data
+
 ANSWER_SECONDS_MAX: Final = 30.0
 READ_BYTES: Final = 65_536
 SEND_BYTES: Final = 1024 * 1024
 COMPLAINT_BYTES: Final = 500
 LENGTH: Final = b"\r\ncontent-length: "
-OK: Final = b"HTTP/1.1 200 "
+STATUS: Final = b"HTTP/1.1 "
 
 
 class WrongAnswer(Exception):
@@ -62,14 +65,35 @@ class Place:
 def single(
     place: Place, *, connections: int, seconds: float, requested_at: str, spread_seconds: float
 ) -> dict[str, object]:
-    """Let each connection send its next request as soon as it has its answer."""
+    """Ask for slots, one in a call."""
     requests = _requests(place, datetime.fromisoformat(requested_at), spread_seconds)
+    return _repeat(place, requests, connections=connections, seconds=seconds, status=200)
+
+
+def events(place: Place, *, connections: int, seconds: float) -> dict[str, object]:
+    """Post events, one in a call."""
+    requests = _events(place, each=1)
+    return _repeat(place, requests, connections=connections, seconds=seconds, status=202)
+
+
+def event_batches(
+    place: Place, *, connections: int, seconds: float, each: int
+) -> dict[str, object]:
+    """Post events, `each` of them in a call."""
+    requests = _events(place, each=each)
+    return _repeat(place, requests, connections=connections, seconds=seconds, status=200)
+
+
+def _repeat(
+    place: Place, requests: Iterator[bytes], *, connections: int, seconds: float, status: int
+) -> dict[str, object]:
+    """Let each connection send its next request as soon as it has its answer."""
     poll = select.poll()
-    callers = {}
+    callers: dict[int, _Caller] = {}
     for _ in range(connections):
         connection = place.connect()
         poll.register(connection.fileno(), select.POLLIN)
-        callers[connection.fileno()] = _Caller(connection)
+        callers[connection.fileno()] = _Caller(connection, STATUS + b"%d " % status)
     started = time.perf_counter()
     for caller in callers.values():
         caller.send(next(requests))
@@ -104,22 +128,35 @@ def _requests(place: Place, requested_at: datetime, spread_seconds: float) -> It
         yield b"%b%d\r\n\r\n%b" % (head, len(body), body)
 
 
+def _events(place: Place, *, each: int) -> Iterator[bytes]:
+    """Yield requests with events of their own, `each` in an array, or one bare."""
+    head = place.head("/events" if each == 1 else "/events/batch", "application/json")
+    for first in count(0, each):
+        texts = [
+            b'{"id":"called-%d","type":"%b","data":%b}' % (number, TYPE.encode(), data(number))
+            for number in range(first, first + each)
+        ]
+        body = texts[0] if each == 1 else b"[%b]" % b",".join(texts)
+        yield b"%b%d\r\n\r\n%b" % (head, len(body), body)
+
+
 @dataclass(slots=True)
 class _Caller:
     connection: socket.socket
+    expected: bytes
     sent_at: float = 0.0
     received: bytes = b""
 
     def send(self, request: bytes) -> None:
         self.sent_at = time.perf_counter()
-        self.connection.send(request)
+        self.connection.sendall(request)
 
     def receive(self) -> bool:
-        """Read what is there; tell whether that completes the answer, which must be a 200."""
+        """Read what is there; tell whether that completes the answer, which must be as expected."""
         data = self.received + self.connection.recv(READ_BYTES)
         head_ends = data.find(b"\r\n\r\n")
         if head_ends > 0:
-            if not data.startswith(OK):
+            if not data.startswith(self.expected):
                 raise WrongAnswer(data[:COMPLAINT_BYTES].decode(errors="replace"))
             at = data.index(LENGTH) + len(LENGTH)
             length = int(data[at : data.index(b"\r", at)])
@@ -187,11 +224,19 @@ def _instant(at: datetime) -> bytes:
     return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ").encode()
 
 
+VERBS: Final[dict[str, Callable[..., dict[str, object]]]] = {
+    "single": single,
+    "batch": batch,
+    "events": events,
+    "event_batches": event_batches,
+}
+
+
 def main() -> None:
     verb, text = sys.argv[1:]
     arguments: dict[str, Any] = json.loads(text)
     place = Place(**arguments.pop("place"))
-    print(json.dumps({"single": single, "batch": batch}[verb](place, **arguments)))
+    print(json.dumps(VERBS[verb](place, **arguments)))
 
 
 if __name__ == "__main__":

@@ -60,6 +60,15 @@ def oban_peer(module: str) -> Callable[[], Launch]:
     return prepare
 
 
+def aiohttp_peer(module: str) -> Callable[[], Launch]:
+    """Return what prepares an environment with aiohttp and launches one module in it."""
+
+    def prepare() -> Launch:
+        return _module(_venv(HOME / "aiohttp", sys.executable, pins.AIOHTTP), module)
+
+    return prepare
+
+
 def node_peer(script: str) -> Callable[[], Launch]:
     """Return what prepares the Node environment and launches one adapter in it."""
 

@@ -13,6 +13,9 @@ PYTHON_PEERS: Final = (
 OBAN: Final = ("oban==0.7.0", "psycopg[binary]==3.3.8", "uvloop==0.23.0")
 OBAN_PYTHON: Final = (3, 12)  # the least that PyPI's oban accepts
 
+# Only POSTs, beside our deliveries of webhooks.
+AIOHTTP: Final = ("aiohttp==3.14.5", "uvloop==0.23.0")
+
 # The `node` package brings its own Node: both peers ask for more than many machines have.
 NODE_PEERS: Final = (
     "graphile-worker@0.18.0",

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench import ours
-from bench.environment import Launch, Unavailable, node_peer, oban_peer, python_peer
+from bench.environment import (
+    Launch,
+    Unavailable,
+    aiohttp_peer,
+    node_peer,
+    oban_peer,
+    python_peer,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +31,10 @@ PEERS: Final = (
     Peer(name="pgqueuer", prepare=python_peer("bench.peers.pgqueuer"), items_max=1_000_000),
     Peer(name="oban", prepare=oban_peer("bench.peers.oban"), items_max=20_000, has_key=False),
     Peer(name="procrastinate", prepare=python_peer("bench.peers.procrastinate"), items_max=3_000),
+)
+# No queue, so it is prepared only when webhooks are measured.
+AIOHTTP: Final = Peer(
+    name="aiohttp alone", prepare=aiohttp_peer("bench.peers.aiohttp"), items_max=0, has_key=False
 )
 
 

@@ -111,7 +111,7 @@ class Report:
             },
             "options": options,
             "postgres": SETTINGS,
-            "pins": [*pins.PYTHON_PEERS, *pins.OBAN, *pins.NODE_PEERS],
+            "pins": [*pins.PYTHON_PEERS, *pins.OBAN, *pins.AIOHTTP, *pins.NODE_PEERS],
             "rows": [asdict(row) for row in self.rows],
             "measurements": [asdict(m) for m in self.measurements],
         }

@@ -1,0 +1,412 @@
+"""The bars of webhooks: how fast, at what cost, and what slow endpoints and kills do to others."""
+
+import asyncio
+import contextlib
+import json
+import statistics
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import asyncpg
+
+from bench import hanging, posting
+from bench.arrivals import busiest_second, inversions, mean_rate, percentile_99
+from bench.booking import BookingFailed, call
+from bench.dispatch import (
+    CHUNK,
+    LOG_STATEMENTS,
+    LOST,
+    DispatchFailed,
+    Scene,
+    accept,
+    check_events,
+    deliveries_since,
+    drain,
+    number_of,
+    prepared,
+    serving,
+    working,
+)
+from bench.environment import Unavailable
+from bench.events import KEYS, TYPE, data
+from bench.figures import (
+    OTHERS,
+    Measurement,
+    Row,
+    at_least,
+    at_most,
+    detail,
+    limit_row,
+    middle,
+    named,
+    ratio_row,
+)
+from bench.killing import WORKERS, deliver_together
+from bench.measure import Bench, Case, floats, number
+from bench.nginx import nginx
+from bench.process import NoAnswer, NotReady, answer
+from bench.receiver import receiving
+from bench.redis import redis
+from bench.registry import AIOHTTP, Subject, peer_subject
+from penstock.base.errors import PenstockError
+from penstock.domains.webhooks.envelope import compose
+from penstock.domains.webhooks.plug import ORDERED_LANE
+from penstock.domains.webhooks.subscription import NewSubscription
+
+AT_ONCE: Final = 100
+DELIVERIES_MAX: Final = 30_000
+DELIVER_SECONDS_MAX: Final = 60.0
+POST_SECONDS_MAX: Final = 4.0
+CALLERS: Final = 64
+CALL_SECONDS_MAX: Final = 10.0
+BATCHES_AT_ONCE: Final = 4
+HANG_SECONDS_MAX: Final = 8.0
+RATE: Final = 50
+RATE_EVENTS_MAX: Final = 1500
+ORDERED_MAX: Final = 20_000
+ORDERED_SECONDS_MAX: Final = 75.0
+KILLS: Final = 5
+KILL_SECONDS: Final = 2.0
+LEASE: Final = timedelta(seconds=2)  # What a killed worker held waits that long, and for a sweep.
+
+# Every guard judges each call, and none turns one away: the rate is the highest that there is.
+GUARDED: Final = NewSubscription(
+    url="http://127.0.0.1:9/", event_types=[TYPE], rate_limit=100_000.0, concurrency=AT_ONCE
+)
+
+Figures = tuple[float, dict[str, float]]
+
+
+async def deliver(bench: Bench) -> list[Row]:
+    """Deliveries per second with all guards on, against HTTP clients that do nothing but POST."""
+    alone = Subject(name="our client alone", launch=posting.LAUNCH, items_max=0)
+    bench.report.doing("aiohttp: preparing its environment")
+    peer = await asyncio.to_thread(peer_subject, AIOHTTP)
+    theirs: list[Measurement] = []
+    limits: list[Measurement] = []
+    own: list[Measurement] = []
+    await bench.quiet()
+    for _ in range(bench.sizes.rounds):
+        limits.append(await _post(bench, alone))
+        theirs.append(await _post(bench, peer))
+        own.append(await _deliver(bench))
+    busy = await _deliver_beside_calls(bench)
+    name = f"webhook deliveries, {AT_ONCE} at once"
+    ours = middle(own)
+    return [
+        ratio_row(name, ours, middle(limits), bar=at_least(0.5)),
+        ratio_row(name, ours, middle(theirs), bar=at_least(1.5)),
+        ratio_row(
+            f"the same while {CALLERS} HTTP clients post events",
+            busy,
+            named(detail(busy, "accepted", "/s"), "events accepted"),
+            bar=None,
+        ),
+    ]
+
+
+async def accepts(bench: Bench) -> list[Row]:
+    """Events accepted over HTTP with a delivery each: one in a call, and a thousand."""
+    single = await _accept(bench, "events", connections=CALLERS, each=1)
+    batch = await _accept(bench, "event_batches", connections=BATCHES_AT_ONCE, each=CHUNK)
+    name = f"POST /events, {CALLERS} HTTP clients"
+    return [
+        limit_row(name, single, bar=at_least(2000, "≥ 2,000/s")),
+        limit_row(f"{name}: p99", detail(single, "p99", "ms"), bar=at_most(50, "≤ 50 ms")),
+        limit_row(
+            f"POST /events/batch of {CHUNK:,}, {BATCHES_AT_ONCE} HTTP clients: events",
+            batch,
+            bar=at_least(10_000, "≥ 10,000/s"),
+        ),
+    ]
+
+
+async def statements(bench: Bench) -> list[Row]:
+    """SQL statements of a worker per delivered event, at full load.
+
+    Counted in the server's log, where every statement of every connection is a line; transactions
+    would hide statements. The worker's start, polls and sweeps are counted too.
+    """
+    events = _deliveries(bench)
+
+    async def run() -> Figures:
+        # Our own connection is older than these settings, so it is not logged.
+        async with _guarded(bench) as scene, scene.pool.acquire() as db:
+            await accept(scene, events)
+            for setting in LOG_STATEMENTS:
+                await db.execute(setting)
+            before = bench.server.statements(scene.database)
+            bench.report.doing(f"penstock: deliver {events:,}")
+            async with working(scene):
+                await drain(db, events=events, seconds_max=DELIVER_SECONDS_MAX)
+                counted = bench.server.statements(scene.database) - before
+        return counted / events, {"statements": float(counted)}
+
+    own = await _tried(bench, run, what="SQL statements per delivered event", unit="")
+    return [limit_row(f"{own.what}, of {events:,}", own, bar=at_most(0.1, "≤ 0.1"))]
+
+
+async def hung(bench: Bench) -> list[Row]:
+    """Latency of healthy endpoints while as many events go to endpoints that never answer."""
+    without: list[Measurement] = []
+    beside: list[Measurement] = []
+    await bench.quiet()
+    for _ in range(bench.sizes.rounds):
+        without.append(await _latency(bench, hang=False))
+        beside.append(await _latency(bench, hang=True))
+    own, alone = middle(beside), middle(without)
+    name = "healthy endpoints while others hang"
+    return [
+        ratio_row(f"{name}: p99", own, named(alone, "healthy alone"), bar=at_most(1.2)),
+        ratio_row(
+            f"{name}: p50",
+            detail(own, "p50", "ms"),
+            named(detail(alone, "p50", "ms"), "healthy alone"),
+            bar=None,
+        ),
+    ]
+
+
+async def rate(bench: Bench) -> list[Row]:
+    """A subscription's rate limit under several workers that share a Redis."""
+    events = min(RATE_EVENTS_MAX, bench.sizes.items // 200)
+
+    async def run() -> Figures:
+        async with receiving() as receiver, redis() as redis_url:
+            limited = NewSubscription(url=receiver.url, event_types=[TYPE], rate_limit=float(RATE))
+            async with prepared(bench, [limited]) as scene:
+                await accept(scene, events)
+                bench.report.doing(f"penstock: {RATE} per second, {WORKERS} workers", events)
+                with bench.watched() as others:
+                    await deliver_together(
+                        scene,
+                        receiver,
+                        events=events,
+                        seconds_max=2 * events / RATE,
+                        variables={"PENSTOCK_REDIS_URL": redis_url},
+                    )
+            instants = sorted(at for _, at in await receiver.arrivals())
+        found = {"mean": mean_rate(instants), OTHERS: others.percent}
+        return float(busiest_second(instants)), found
+
+    what = f"most deliveries in any second, {WORKERS} workers on Redis"
+    own = await _tried(bench, run, what=what, unit="")
+    limit = Measurement(subject="the limit", what="", value=float(RATE), unit="/s")
+    return [
+        limit_row(what, own, bar=at_most(RATE * 1.02, f"≤ {RATE} + 2 %")),
+        ratio_row(f"the mean over {events:,}", detail(own, "mean", "/s"), limit, bar=None),
+    ]
+
+
+async def order(bench: Bench) -> list[Row]:
+    """Order per key at the endpoint, while workers are killed and replaced."""
+    events = min(ORDERED_MAX, bench.sizes.items // 20)
+
+    async def run() -> Figures:
+        async with receiving() as receiver:
+            ordered = NewSubscription(
+                url=f"{receiver.url}slow",  # So that a kill meets many calls under way.
+                event_types=[TYPE],
+                ordering_key="key",
+                rate_limit=None,
+                concurrency=KEYS,
+            )
+            # The last events may meet every kill, and are not to end dead by that.
+            policy = {"lease": LEASE, "max_attempts": 100}
+            async with prepared(bench, [ordered], lane=ORDERED_LANE, **policy) as scene:
+                await accept(scene, events)
+                bench.report.doing(f"penstock: in order, {WORKERS} workers, kills", events)
+                kills = await deliver_together(
+                    scene,
+                    receiver,
+                    events=events,
+                    seconds_max=ORDERED_SECONDS_MAX,
+                    lane=ORDERED_LANE,
+                    kills_max=KILLS,
+                    kill_every=KILL_SECONDS,
+                )
+                lost = float(await scene.pool.fetchval(LOST))
+            arrived = [number_of(event_id) for event_id, _ in await receiver.arrivals()]
+        if not lost:
+            raise DispatchFailed(f"{kills} kills, but no worker had anything under way")
+        repeated = float(len(arrived) - events)
+        found = {"kills": float(kills), "lost": lost, "repeated": repeated}
+        return float(inversions(arrived, keys=KEYS)), found
+
+    own = await _tried(bench, run, what="inversions of order per key", unit="")
+    kills = own.detail.get("kills", 0)
+    name = f"{own.what}, {events:,} deliveries, {KEYS:,} keys, {kills:g} kills"
+    return [limit_row(name, own, bar=at_most(0, "0"))]
+
+
+CASES: Final[dict[str, Case]] = {
+    "webhooks_deliver": deliver,
+    "webhooks_accept": accepts,
+    "webhooks_statements": statements,
+    "webhooks_hanging": hung,
+    "webhooks_rate": rate,
+    "webhooks_order": order,
+}
+
+
+def _deliveries(bench: Bench) -> int:
+    return min(DELIVERIES_MAX, bench.sizes.items // 10)
+
+
+@contextlib.asynccontextmanager
+async def _guarded(bench: Bench) -> AsyncGenerator[Scene]:
+    """Prepare deliveries to nginx, as many at once as the clients alone post."""
+    async with (
+        nginx() as url,
+        prepared(bench, [replace(GUARDED, url=url)], concurrency=AT_ONCE) as scene,
+    ):
+        yield scene
+
+
+async def _post(bench: Bench, subject: Subject) -> Measurement:
+    """Let an HTTP client alone send what a delivery sends, without a signature."""
+
+    async def run() -> Figures:
+        if subject.launch is None:
+            raise Unavailable(subject.reason)
+        body = compose(
+            event_id="event-0",
+            event_type=TYPE,
+            source=None,
+            occurred_at=datetime.now(UTC),
+            data=data(0),
+        )
+        async with nginx() as url:
+            asked = {
+                "url": url,
+                "body": body.decode(),
+                "connections": AT_ONCE,
+                "seconds": min(POST_SECONDS_MAX, bench.sizes.burst_seconds),
+            }
+            bench.report.doing(f"{subject.name}: {AT_ONCE} at once")
+            with bench.watched() as others:
+                done = await answer(
+                    (*subject.launch.command, json.dumps(asked)), subject.launch.variables
+                )
+        return number(done, "items") / number(done, "seconds"), {OTHERS: others.percent}
+
+    return await _tried(bench, run, what="posts", unit="/s", subject=subject.name)
+
+
+async def _deliver(bench: Bench) -> Measurement:
+    events = _deliveries(bench)
+
+    async def run() -> Figures:
+        async with _guarded(bench) as scene, scene.pool.acquire() as db:
+            await accept(scene, events)
+            await bench.server.rest(scene.database)
+            bench.report.doing(f"penstock: deliver {events:,}")
+            with bench.watched() as others:
+                async with working(scene):
+                    seconds = await drain(db, events=events, seconds_max=DELIVER_SECONDS_MAX)
+        return events / seconds, {OTHERS: others.percent}
+
+    return await _tried(bench, run, what="webhook deliveries", unit="/s")
+
+
+async def _deliver_beside_calls(bench: Bench) -> Measurement:
+    """Deliver from a backlog while the API accepts more, all in processes of their own."""
+
+    async def run() -> Figures:
+        async with _guarded(bench) as scene, scene.pool.acquire() as db:
+            await accept(scene, _deliveries(bench))
+            await bench.server.rest(scene.database)
+            async with serving(scene) as place, working(scene):
+                bench.report.doing(f"penstock: deliver beside {CALLERS} HTTP clients")
+                began_at = await db.fetchval("SELECT clock_timestamp()")
+                with bench.watched() as others:
+                    called = await call(
+                        "events",
+                        place,
+                        connections=CALLERS,
+                        seconds=min(POST_SECONDS_MAX, bench.sizes.burst_seconds),
+                    )
+                    ended_at = await db.fetchval("SELECT clock_timestamp()")
+                deliveries = await deliveries_since(db, began_at)
+        accepted = len(floats(called, "milliseconds")) / number(called, "seconds")
+        took = (ended_at - began_at).total_seconds()
+        return deliveries / took, {"accepted": accepted, OTHERS: others.percent}
+
+    return await _tried(bench, run, what="webhook deliveries beside calls", unit="/s")
+
+
+async def _accept(bench: Bench, verb: str, *, connections: int, each: int) -> Measurement:
+    more = {} if each == 1 else {"each": each}
+
+    async def run() -> Figures:
+        async with prepared(bench, [GUARDED]) as scene, serving(scene) as place:
+            await bench.quiet()
+            bench.report.doing(f"penstock: {verb} from {connections} HTTP clients")
+            with bench.watched() as others:
+                called = await call(
+                    verb,
+                    place,
+                    connections=connections,
+                    seconds=min(CALL_SECONDS_MAX, bench.sizes.burst_seconds),
+                    **more,
+                )
+            waits = floats(called, "milliseconds")
+            await check_events(scene, accepted=len(waits) * each)
+        return len(waits) * each / number(called, "seconds"), {
+            "p50": statistics.median(waits),
+            "p99": percentile_99(waits),
+            "max": max(waits),
+            OTHERS: others.percent,
+        }
+
+    return await _tried(bench, run, what=f"{verb} over HTTP", unit="/s")
+
+
+async def _latency(bench: Bench, *, hang: bool) -> Measurement:
+    async def run() -> Figures:
+        async with (
+            receiving() as receiver,
+            prepared(bench, hanging.subscriptions(receiver)) as scene,
+        ):
+            bench.report.doing(f"penstock: healthy endpoints {'beside silent ones' * hang}")
+            with bench.watched() as others:
+                waits = await hanging.milliseconds(
+                    scene,
+                    receiver,
+                    seconds=min(HANG_SECONDS_MAX, bench.sizes.rate_seconds),
+                    hang=hang,
+                )
+        return percentile_99(waits), {
+            "p50": statistics.median(waits),
+            "max": max(waits),
+            OTHERS: others.percent,
+        }
+
+    what = "p99 to healthy endpoints, others hang" if hang else "p99 to healthy endpoints"
+    return await _tried(bench, run, what=what, unit="ms")
+
+
+async def _tried(
+    bench: Bench,
+    run: Callable[[], Awaitable[Figures]],
+    *,
+    what: str,
+    unit: str,
+    subject: str = "penstock",
+) -> Measurement:
+    """Run one measurement and keep it, or the reason why there is none."""
+    value, more, reason = None, dict[str, float](), ""
+    try:
+        value, more = await run()
+    except Unavailable as exc:
+        reason = str(exc)
+    except (
+        BookingFailed, DispatchFailed, NoAnswer, NotReady, PenstockError, asyncpg.PostgresError,
+        OSError,
+    ) as exc:  # fmt: skip
+        reason = f"failed: {exc}"
+    return bench.report.measured(
+        Measurement(subject=subject, what=what, value=value, unit=unit, reason=reason, detail=more)
+    )
