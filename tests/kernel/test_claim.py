@@ -15,6 +15,7 @@ from penstock.postgres.pool import Connection, Pool
 from tests.kernel.scene import (
     HOUR,
     MICROSECOND,
+    MILLISECOND,
     MINUTE,
     NOON,
     SECOND,
@@ -249,7 +250,7 @@ def test_slow_rewinds_are_rare() -> None:
 async def test_a_claim_that_finds_nothing_keeps_the_cursor(db: Connection, lane: Lane) -> None:
     cursor = Cursor()
     item_id = await put(db, lane)
-    await try_claim(db, lane, cursor=cursor)
+    await try_claim(db, lane, cursor=cursor, limit=1)
 
     assert await try_claim(db, lane, cursor=cursor) is None
 
@@ -277,3 +278,24 @@ async def test_settling_one_batch_and_claiming_the_next_share_a_transaction(
     assert isinstance(lease, Lease)
     assert ids(lease) == [second]
     assert (await balance(db)).done == 1
+
+
+async def test_what_is_committed_a_moment_late_is_found_by_the_next_claim(
+    db: Connection, lane: Lane
+) -> None:
+    """A producer's now is some milliseconds before its commit; others may be claimed meanwhile."""
+    cursor = Cursor()
+    await put(db, lane)
+    await take_with(db, lane, cursor)
+    cursor.rewind_at = float("inf")
+    late = await put(db, lane, due_at=NOON - 50 * MILLISECOND)
+
+    lease = await take_with(db, lane, cursor)
+
+    assert [claimed.id for claimed in lease.items] == [late]
+
+
+async def take_with(db: Connection, lane: Lane, cursor: Cursor) -> Lease:
+    found = await try_claim(db, lane, cursor=cursor)
+    assert isinstance(found, Lease)
+    return found

@@ -18,6 +18,9 @@ SLOTS_AHEAD = timedelta(milliseconds=200)
 
 REWIND_INTERVAL = 0.05  # Seconds. What was committed late, or put back, waits no longer than this.
 REWIND_SHARE = 0.05  # Rewinding may take this share of a worker's time, however long it takes.
+# Producers take this long from their `now` to their commit, most of them. What one of them has not
+# committed yet must not fall behind the cursor; with a backlog it would wait anyway.
+COMMIT_TIME = timedelta(milliseconds=100)
 BEGINNING = (datetime(1, 1, 1, tzinfo=UTC), 0)
 
 
@@ -127,8 +130,11 @@ async def claim(
             text,
         ) in rows
     ]
-    cursor.advance((items[-1].due_at, items[-1].id), began_at=began_at)
     first = rows[0]
+    position = (items[-1].due_at, items[-1].id)
+    if len(items) < limit:
+        position = min(position, (first["claimed_at"] - COMMIT_TIME, 0))
+    cursor.advance(position, began_at=began_at)
     return Lease(
         token=first["token"],
         claimed_at=first["claimed_at"],
