@@ -1,0 +1,46 @@
+"""A process to be killed: it does as `penstock kafka consume`, and is missed within two seconds.
+
+The command itself is missed after ten: with a kill in every second, its group would hardly form.
+"""
+
+import asyncio
+import signal
+from functools import partial
+
+import uvloop
+
+from penstock import Penstock
+from penstock.base.aio import supervise
+from penstock.base.log import configure
+from penstock.base.settings import settings
+from penstock.domains.webhooks.accept import accept_messages
+from penstock.integrations.kafka.consumer import Consumer, Source
+
+SOON: dict[str, str | int | bool] = {
+    "session.timeout.ms": 2_000,
+    "heartbeat.interval.ms": 200,
+    "reconnect.backoff.max.ms": 500,
+}
+
+
+async def main() -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    chosen = settings()
+    assert chosen.kafka_bootstrap is not None
+    source = Source(
+        bootstrap=chosen.kafka_bootstrap,
+        topic=chosen.kafka_topic,
+        group=chosen.kafka_group,
+        dead_topic=chosen.kafka_dead_topic,
+        options=SOON,
+    )
+    async with Penstock() as app:
+        accept = partial(accept_messages, app.pool, data_bytes_max=chosen.payload_bytes_max)
+        consumer = Consumer(source, accept, log=app.log, meter=app.meter)
+        await supervise(lambda: consumer.run(stop), name="consumer", log=app.log)
+
+
+if __name__ == "__main__":
+    configure("warning")
+    uvloop.run(main())
