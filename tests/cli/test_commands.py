@@ -339,7 +339,6 @@ def test_without_a_database_the_way_out_is_named(bare_cli: Cli, tmp_path: Path) 
         ["up", "--host", ""],
         ["up", "--app", "nowhere"],
         ["up", "--app", "nowhere:app"],
-        ["worker"],
         ["worker", "--app", "json:loads"],
         ["worker", "--app", "json:nothing"],
         ["demo", "--items", "0"],
