@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,8 @@ from penstock.cli.slots.words import lasting
 from penstock.domains.slots.inspect import Bucket
 from penstock.domains.slots.slot import instant_text
 from penstock.postgres.pool import Pool
-from tests.cli.conftest import Cli, Ended
+from tests.cli.conftest import Cli
+from tests.cli.said import answer, answers, record, refused
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 # Noon of a day that is not over while the tests run, and near enough for every horizon.
@@ -22,31 +22,6 @@ NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) + t
 
 def at(delay: timedelta = timedelta(0)) -> str:
     return instant_text(NOON + delay)
-
-
-def answer(ended: Ended) -> dict[str, Any]:
-    (line,) = answers(ended)
-    return line
-
-
-def answers(ended: Ended) -> list[dict[str, Any]]:
-    assert ended.code == 0, ended.err
-    return [json.loads(line) for line in ended.out.splitlines()]
-
-
-def record(ended: Ended) -> dict[str, str]:
-    """Return what was printed for people, up to the first empty line."""
-    assert ended.code == 0, ended.err
-    lines = ended.out.split("\n\n")[0].splitlines()
-    return {name: value.strip() for name, _, value in (line.partition(" ") for line in lines)}
-
-
-def refused(ended: Ended, code: int) -> str:
-    """Return the one line that a command ended with."""
-    assert ended.code == code, ended.err
-    assert ended.err.startswith("penstock: ")
-    assert ended.err.count("\n") == 1
-    return ended.err.removeprefix("penstock: ").rstrip()
 
 
 def burst(path: Path, count: int, *, when: str, prefix: str = "e", **more: str) -> Path:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,8 @@ from penstock import Penstock
 from penstock.base.settings import settings
 from penstock.domains.webhooks.secret import make_secret
 from penstock.postgres.pool import Pool
-from tests.cli.conftest import Cli, Ended
+from tests.cli.conftest import Cli
+from tests.cli.said import answer, answers, record, refused
 from tests.receiver import Reply, receiving
 
 URL = "https://example.com/hook"
@@ -34,31 +34,6 @@ def lonely(bare_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cl
     """Commands in a folder without a database: who asks for one ends with 4."""
     monkeypatch.chdir(tmp_path)
     return bare_cli
-
-
-def answer(ended: Ended) -> dict[str, Any]:
-    (line,) = answers(ended)
-    return line
-
-
-def answers(ended: Ended) -> list[dict[str, Any]]:
-    assert ended.code == 0, ended.err
-    return [json.loads(line) for line in ended.out.splitlines()]
-
-
-def record(ended: Ended) -> dict[str, str]:
-    """Return what was printed for people, up to the first empty line."""
-    assert ended.code == 0, ended.err
-    lines = ended.out.split("\n\n")[0].splitlines()
-    return {name: value.strip() for name, _, value in (line.partition(" ") for line in lines)}
-
-
-def refused(ended: Ended, code: int) -> str:
-    """Return the one line that a command ended with."""
-    assert ended.code == code, ended.err
-    assert ended.err.startswith("penstock: ")
-    assert ended.err.count("\n") == 1
-    return ended.err.removeprefix("penstock: ").rstrip()
 
 
 def subscribe(cli: Cli, *arguments: str, url: str = URL) -> str:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -68,13 +68,20 @@ class Command:
         return self.process.poll() is not None
 
 
-@contextmanager
 def penstock(
     *arguments: str, folder: Path, environment: Mapping[str, str] | None = None
-) -> Generator[Command]:
+) -> AbstractContextManager[Command]:
     """Run `penstock …` in `folder` while the body runs; killed at the end if it still lives."""
+    return python("penstock.cli", *arguments, folder=folder, environment=environment)
+
+
+@contextmanager
+def python(
+    module: str, *arguments: str, folder: Path, environment: Mapping[str, str] | None = None
+) -> Generator[Command]:
+    """Run a module in `folder`, as `penstock` runs the command line."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "penstock.cli", *arguments],
+        [sys.executable, "-m", module, *arguments],
         cwd=folder,
         env=clean_environment(environment or {}),
         stdin=subprocess.DEVNULL,

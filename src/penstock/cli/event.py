@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from penstock.base.errors import EventConflict, InvalidInput, UnknownLane
+from penstock.base.errors import InvalidInput, UnknownLane
 from penstock.base.settings import settings
 from penstock.cli.output import json_option, print_json, print_record, print_rows, raw, without
 from penstock.cli.place import ask, data_dir_option
@@ -31,7 +31,12 @@ from penstock.domains.webhooks.inspect import (
     read_event,
 )
 from penstock.domains.webhooks.plug import LANE
-from penstock.domains.webhooks.tell import tell_attempt, tell_event, tell_event_detail
+from penstock.domains.webhooks.tell import (
+    tell_accepted,
+    tell_attempt,
+    tell_event,
+    tell_event_detail,
+)
 from penstock.kernel.driver import translated
 from penstock.postgres.pool import Connection
 
@@ -109,14 +114,7 @@ async def _accept(db: Connection, new: NewEvent) -> wire.AcceptedEvent:
     except UnknownLane as missing:
         missing.add_note("it is made when `penstock up`, `serve` or `worker` first runs")
         raise
-    if accepted.outcome == "conflict":
-        raise EventConflict(accepted.event_id)
-    return wire.AcceptedEvent(
-        id=accepted.event_id,
-        is_new=accepted.outcome == "accepted",
-        accepted_at=accepted.accepted_at,
-        deliveries=accepted.deliveries,
-    )
+    return tell_accepted(accepted)
 
 
 @event.command()

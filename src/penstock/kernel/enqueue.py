@@ -105,10 +105,22 @@ def check(item: NewItem) -> None:
     """Raise InvalidInput for a field, other than the payload, that the database would refuse."""
     _check_key("key", item.key)
     _check_key("order_key", item.order_key)
-    _check_instant("due_at", item.due_at)
-    _check_instant("not_after", item.not_after)
+    check_instant("due_at", item.due_at)
+    check_instant("not_after", item.not_after)
     if item.not_after is not None and item.not_after < (item.due_at or item.not_after):
         raise InvalidInput("not_after", "is before due_at")
+
+
+def check_instant(field: str, instant: datetime | None) -> None:
+    """Raise InvalidInput for an instant that no table of ours holds; None is none."""
+    if instant is None:
+        return
+    if not isinstance(instant, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInput(field, "must be an instant")
+    if instant.tzinfo is None:
+        raise InvalidInput(field, "must have a time zone")
+    if not DUE_FROM <= instant < DUE_UNTIL:
+        raise InvalidInput(field, "must be from the year 1970 to 2199")
 
 
 def _check_key(field: str, key: str | None) -> None:
@@ -122,17 +134,6 @@ def _check_key(field: str, key: str | None) -> None:
         raise InvalidInput(field, "holds a NUL character")
     if not key.isascii() and any("\ud800" <= character <= "\udfff" for character in key):
         raise InvalidInput(field, "holds half a character")
-
-
-def _check_instant(field: str, instant: datetime | None) -> None:
-    if instant is None:
-        return
-    if not isinstance(instant, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInput(field, "must be an instant")
-    if instant.tzinfo is None:
-        raise InvalidInput(field, "must have a time zone")
-    if not DUE_FROM <= instant < DUE_UNTIL:
-        raise InvalidInput(field, "must be from the year 1970 to 2199")
 
 
 def _accepted(row: Any) -> Accepted:

@@ -19,26 +19,6 @@ SHARED = "slots_shared"
 
 
 @pytest.fixture
-async def penstock(dsn: str) -> AsyncGenerator[Penstock]:
-    """An open app on this test's own database."""
-    async with opened(dsn) as app:
-        yield app
-
-
-@pytest.fixture
-async def callers(penstock: Penstock) -> AsyncGenerator[Callers]:
-    """One client per scope, and one without a key."""
-    async with called(penstock, create_app(penstock)) as clients:
-        yield clients
-
-
-@pytest.fixture
-def admin(callers: Callers) -> AsyncClient:
-    """A client that may do everything."""
-    return callers.admin
-
-
-@pytest.fixture
 async def other_admin(dsn: str, callers: Callers) -> AsyncGenerator[AsyncClient]:
     """A client of a second node on this test's own database."""
     async with opened(dsn) as app, called(app, create_app(app)) as clients:

@@ -52,26 +52,6 @@ def tenant(shared_admin: AsyncClient, shared_penstock: Penstock) -> Tenant:
 
 
 @pytest.fixture
-async def penstock(dsn: str) -> AsyncGenerator[Penstock]:
-    """An open app on this test's own database; no worker runs."""
-    async with opened(dsn) as app:
-        yield app
-
-
-@pytest.fixture
-async def callers(penstock: Penstock) -> AsyncGenerator[Callers]:
-    """As `shared_callers`, of the test's own app."""
-    async with called(penstock, create_app(penstock)) as clients:
-        yield clients
-
-
-@pytest.fixture
-def admin(callers: Callers) -> AsyncClient:
-    """As `shared_admin`, of the test's own app."""
-    return callers.admin
-
-
-@pytest.fixture
 def own(admin: AsyncClient, penstock: Penstock) -> Tenant:
     """A tenant of the test's own database."""
     return make_tenant(admin, penstock)

@@ -10,7 +10,6 @@ from msgspec import Struct
 from penstock.base.errors import InvalidInput
 from penstock.domains.webhooks.match import check_type
 from penstock.kernel import payload
-from penstock.kernel.enqueue import DUE_FROM, DUE_UNTIL
 
 DEFAULT_TENANT = "default"
 EVENT_ID = r"[A-Za-z0-9_-]{1,128}"  # It is signed between dots, and stands in a header.
@@ -80,12 +79,6 @@ def check(event: NewEvent) -> None:
     _check_text("source", event.source, SOURCE_LENGTH_MAX)
     _check_text("tenant", event.tenant, TENANT_LENGTH_MAX)
     _check_text("Idempotency-Key", event.idempotency_key, IDEMPOTENCY_KEY_LENGTH_MAX)
-
-
-def check_instant(at: datetime, field: str) -> None:
-    """Raise InvalidInput for an instant that no table holds."""
-    if not DUE_FROM <= at < DUE_UNTIL:
-        raise InvalidInput(field, "must be from the year 1970 to 2199")
 
 
 def _check_text(field: str, text: str | None, length_max: int) -> None:

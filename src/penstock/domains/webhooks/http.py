@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import UNSET
 
-from penstock.base.errors import EventConflict, InvalidInput
+from penstock.base.errors import InvalidInput
 from penstock.contract.http import Call, Content, Endpoint, NoParameters, Stream, endpoint
 from penstock.domains.webhooks import batch, inspect, wire
 from penstock.domains.webhooks.event import Accepted, NewEvent
@@ -27,6 +27,7 @@ from penstock.domains.webhooks.subscription import (
     read_subscription,
 )
 from penstock.domains.webhooks.tell import (
+    tell_accepted,
     tell_attempt,
     tell_condition,
     tell_dry_run,
@@ -64,7 +65,7 @@ class Api:
         """Accept an event."""
         key = call.headers.get("idempotency-key")
         event = batch.read_event(call.body, data_bytes_max=self.data_bytes_max, key=key)
-        return _tell_accepted(await self.inbox.accept(event))
+        return tell_accepted(await self.inbox.accept(event))
 
     async def accept_batch(self, call: Call[NoParameters, Stream]) -> Content:
         """Accept many events."""
@@ -185,7 +186,7 @@ async def show(call: Call[wire.SubscriptionRef, None]) -> wire.Subscription:
 async def try_out(call: Call[wire.SubscriptionRef, None]) -> wire.AcceptedEvent:
     """Send a test event to one subscription."""
     async with call.connection() as db:
-        return _tell_accepted(await send_test(db, call.parameters.id))
+        return tell_accepted(await send_test(db, call.parameters.id))
 
 
 # ----------------------------------------------------------------------------------- replays
@@ -293,17 +294,6 @@ def endpoints(api: Api) -> tuple[Endpoint, ...]:
             summary="Pause a replay, let it go on, or end it",
         ),
     )  # fmt: skip
-
-
-def _tell_accepted(accepted: Accepted) -> wire.AcceptedEvent:
-    if accepted.outcome == "conflict":
-        raise EventConflict(accepted.event_id)
-    return wire.AcceptedEvent(
-        id=accepted.event_id,
-        is_new=accepted.outcome == "accepted",
-        accepted_at=accepted.accepted_at,
-        deliveries=accepted.deliveries,
-    )
 
 
 def _new(given: wire.NewSubscription) -> NewSubscription:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.base.errors import UnknownEvent
-from penstock.domains.webhooks.event import check_instant
+from penstock.kernel.enqueue import check_instant
 from penstock.postgres.pool import Queries, Row
 from penstock.postgres.statement import statement
 
@@ -83,10 +83,8 @@ async def list_events(
 
     `types` are exact.
     """
-    if from_at is not None:
-        check_instant(from_at, "from")
-    if until_at is not None:
-        check_instant(until_at, "until")
+    check_instant("from", from_at)
+    check_instant("until", until_at)
     rows = await db.fetch(
         LIST_EVENTS,
         tenant,

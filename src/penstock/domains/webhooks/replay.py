@@ -14,11 +14,10 @@ from msgspec import Struct
 
 from penstock.base.errors import InvalidInput, ReplayConflict, UnknownReplay
 from penstock.contract.http import ACQUIRE_TIMEOUT
-from penstock.domains.webhooks.event import check_instant
 from penstock.domains.webhooks.match import check_pattern
 from penstock.domains.webhooks.subscription import read_subscription
 from penstock.kernel.audit import audit
-from penstock.kernel.enqueue import enqueue
+from penstock.kernel.enqueue import check_instant, enqueue
 from penstock.kernel.item import Done, Item, NewItem, Outcome, Snooze
 from penstock.postgres.pool import Connection, Pool, Queries
 from penstock.postgres.statement import statement
@@ -155,9 +154,8 @@ async def _write(db: Connection, new: NewReplay, *, who: str) -> int:
         check_pattern(pattern, f"event_types[{index}]")
     if new.rate is not None and not RATE_MIN <= new.rate <= RATE_MAX:
         raise InvalidInput("rate", f"must be from {RATE_MIN} to {RATE_MAX:,} per second")
-    check_instant(new.from_at, "from")
-    if new.until_at is not None:
-        check_instant(new.until_at, "until")
+    check_instant("from", new.from_at)
+    check_instant("until", new.until_at)
     if new.event_types is not None and not new.event_types:
         raise InvalidInput("event_types", "must not be empty; leave it out for all types")
     subscription = await read_subscription(db, new.subscription_id)

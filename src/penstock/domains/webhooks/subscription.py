@@ -130,7 +130,7 @@ class Office:
                     msgspec.json.encode(columns).decode(),
                 )
             )
-            await db.execute(SET_PATTERNS, number, list(dict.fromkeys(new.event_types)))
+            await db.execute(SET_PATTERNS, number, columns["event_types"])
             await self._add_secret(db, number, subscription_id, secret=secret, overlap=OVERLAP)
             await audit(db, who, "subscription.created", subject=subscription_id)
             return await read_subscription(db, subscription_id), secret
@@ -145,8 +145,8 @@ class Office:
             number = await _run(db.fetchval(CHANGE_SUBSCRIPTION, subscription_id, text))
             if number is None:
                 raise UnknownSubscription(subscription_id)
-            if "event_types" in changes:
-                await db.execute(SET_PATTERNS, number, list(dict.fromkeys(changes["event_types"])))
+            if "event_types" in columns:
+                await db.execute(SET_PATTERNS, number, columns["event_types"])
             if columns.get("state") == "deleted":
                 await db.execute(SET_PATTERNS, number, [])
             shown = {

@@ -4,11 +4,25 @@ from typing import Any
 
 import msgspec
 
+from penstock.base.errors import EventConflict
 from penstock.domains.webhooks import wire
+from penstock.domains.webhooks.event import Accepted
 from penstock.domains.webhooks.inspect import AttemptView, DeliveryView, EventView
 from penstock.domains.webhooks.replay import NewReplay, Replay
 from penstock.domains.webhooks.subscription import Subscription
 from penstock.limits.gate import Condition
+
+
+def tell_accepted(accepted: Accepted) -> wire.AcceptedEvent:
+    """Say that an event is kept; raises EventConflict where another one is."""
+    if accepted.outcome == "conflict":
+        raise EventConflict(accepted.event_id)
+    return wire.AcceptedEvent(
+        id=accepted.event_id,
+        is_new=accepted.outcome == "accepted",
+        accepted_at=accepted.accepted_at,
+        deliveries=accepted.deliveries,
+    )
 
 
 def tell_event(event: EventView) -> wire.Event:
