@@ -359,7 +359,12 @@ def _share_gate(
     client = connect(url)
     shared = RedisGate(client)
     gate = FallbackGate(shared, local, log=resources.log, meter=resources.meter)
-    return gate, client.aclose
+
+    async def close() -> None:
+        await shared.released()
+        await client.aclose()
+
+    return gate, close
 
 
 def _publish_to_kafka(resources: Resources) -> tuple[Publish, Callable[[], Awaitable[None]]]:

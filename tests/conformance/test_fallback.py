@@ -50,20 +50,31 @@ class Scene:
     meter: Meter = field(default_factory=Meter)
     shared: RedisGate = field(init=False)
     gate: FallbackGate = field(init=False)
+    _gates: list[RedisGate] = field(default_factory=list[RedisGate])
 
     def __post_init__(self) -> None:
-        self.shared = RedisGate(self.client)
+        self.shared = self._another_shared()
         self.gate = self.another()
+
+    async def close(self) -> None:
+        """Hang up, once nobody gives back a slot any more."""
+        for gate in self._gates:
+            await gate.released()
+        await self.client.aclose()
 
     def another(self) -> FallbackGate:
         """Make the gate of another worker."""
         return FallbackGate(
-            RedisGate(self.client),
+            self._another_shared(),
             LocalGate(self.clock),
             log=self.log,
             meter=self.meter,
             now=lambda: self.clock.now().timestamp(),
         )
+
+    def _another_shared(self) -> RedisGate:
+        self._gates.append(RedisGate(self.client))
+        return self._gates[-1]
 
     def count(self, name: str) -> float:
         return self.meter.counters.get((name, ()), 0)
@@ -78,9 +89,9 @@ def server(tmp_path: Path) -> Generator[RedisServer]:
 
 @pytest.fixture
 async def scene(server: RedisServer, clock: FakeClock) -> AsyncGenerator[Scene]:
-    client = connect(server.url)
-    yield Scene(server, client, clock)
-    await client.aclose()
+    made = Scene(server, connect(server.url), clock)
+    yield made
+    await made.close()
 
 
 @pytest.mark.covers("B54")
@@ -187,13 +198,12 @@ async def test_a_redis_that_hangs_costs_a_moment_once(scene: Scene) -> None:
 
 
 async def test_without_redis_from_the_start_deliveries_go(clock: FakeClock, tmp_path: Path) -> None:
-    client = connect(f"redis://127.0.0.1:{free_port()}/0")
-    scene = Scene(RedisServer(tmp_path), client, clock)
+    scene = Scene(RedisServer(tmp_path), connect(f"redis://127.0.0.1:{free_port()}/0"), clock)
 
     await call(scene.gate, "alive", times=3)
 
     assert scene.log.events == ["gate.fell_back"]
-    await client.aclose()
+    await scene.close()
 
 
 async def test_one_caller_a_second_tries_redis_again(clock: FakeClock, tmp_path: Path) -> None:
@@ -207,8 +217,7 @@ async def test_one_caller_a_second_tries_redis_again(clock: FakeClock, tmp_path:
 
     async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as listener:
         port = listener.sockets[0].getsockname()[1]
-        client = connect(f"redis://127.0.0.1:{port}/0")
-        scene = Scene(RedisServer(tmp_path), client, clock)
+        scene = Scene(RedisServer(tmp_path), connect(f"redis://127.0.0.1:{port}/0"), clock)
 
         for second in range(1, 4):
             for _ in range(10):
@@ -216,7 +225,7 @@ async def test_one_caller_a_second_tries_redis_again(clock: FakeClock, tmp_path:
             assert tries == second
             clock.advance(RETRY_EVERY)
 
-        await client.aclose()
+        await scene.close()
     assert scene.log.events == ["gate.fell_back"]
 
 

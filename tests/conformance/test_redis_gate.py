@@ -191,11 +191,9 @@ async def test_who_is_cancelled_while_entering_holds_no_slot(own_server: RedisSe
         await asyncio.wait_for(gate.enter(KEY, rules), timeout=0.1)
     own_server.thaw()
 
-    async def is_free() -> bool:
-        was_let_in = await client.execute_command("EXISTS", f"rate:{KEY}")
-        return bool(was_let_in) and (await gate.inspect(KEY)).slots_in_use == 0
-
-    await until(is_free, within=10)
+    await gate.released()
+    assert await client.execute_command("EXISTS", f"rate:{KEY}"), "it was let in"
+    assert (await gate.inspect(KEY)).slots_in_use == 0
     await client.aclose()
 
 
@@ -216,7 +214,32 @@ async def test_who_got_no_answer_in_time_holds_no_slot(own_server: RedisServer) 
         return bool(was_let_in) and (await gate.inspect(KEY)).slots_in_use == 0
 
     await until(is_free, within=10)
+    await gate.released()
     await client.aclose()
+
+
+async def test_who_closes_after_the_releases_leaves_no_connection_open(
+    own_server: RedisServer,
+) -> None:
+    """A slot may be on its way back over a connection that is just being made."""
+    client = connect(own_server.url)
+    gate = RedisGate(client)
+    await call(gate, "alive", key="connected")
+    own_server.freeze()
+    with pytest.raises(RedisAway):
+        await gate.enter(KEY, RULES)
+    own_server.thaw()
+
+    await gate.released()
+    await client.aclose()
+
+    other = connect(own_server.url)
+
+    async def is_alone() -> bool:
+        return len((await other.execute_command("CLIENT", "LIST")).splitlines()) == 1
+
+    await until(is_alone, within=10)
+    await other.aclose()
 
 
 @pytest.mark.covers("B55")
@@ -232,10 +255,8 @@ async def test_who_is_cancelled_while_leaving_gives_its_slot_back(own_server: Re
             await asyncio.wait_for(gate.leave(held, RULES, verdict="failing"), timeout=0.1)
     own_server.thaw()
 
-    async def is_free() -> bool:
-        return (await gate.inspect(KEY)).slots_in_use == 0
-
-    await until(is_free, within=10)
+    await gate.released()
+    assert (await gate.inspect(KEY)).slots_in_use == 0
     await client.aclose()
 
 

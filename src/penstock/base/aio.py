@@ -92,11 +92,12 @@ async def outcome_of(work: Coroutine[Any, Any, T]) -> T | Exception:
         return failure
 
 
-def detach(work: Coroutine[Any, Any, None]) -> None:
+def detach(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     """Run `work`, which ends by itself and never raises, beside a caller who may leave earlier."""
     task = asyncio.get_running_loop().create_task(work)
     _detached.add(task)  # The loop itself would let go of it.
     task.add_done_callback(_detached.discard)
+    return task
 
 
 _detached: set[asyncio.Task[None]] = set()

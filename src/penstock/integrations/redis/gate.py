@@ -59,8 +59,8 @@ _answers = msgspec.msgpack.Decoder(list[_Answer])
 class RedisGate:
     """Keeps the rules over all workers that use the same Redis and `prefix`.
 
-    Make it where a loop runs. The client belongs to the caller. A given `clock`, for tests, decides
-    instead of the server's.
+    Make it where a loop runs. The client belongs to the caller, who awaits `released` before he
+    closes it. A given `clock`, for tests, decides instead of the server's.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class RedisGate:
         self._queue: Coalescer[_Asked, _Answer | None] = Coalescer(self._run, batch_max=BATCH_MAX)
         self._name = secrets.token_hex(6)
         self._numbers = count(1)
+        self._releases: set[asyncio.Task[None]] = set()
 
     async def enter(self, key: str, rules: Rules) -> Pass | Refusal:
         """Let the caller in, now or in a moment, or tell it when to come back."""
@@ -93,7 +94,7 @@ class RedisGate:
             answer = await self._queue.ask(asked)
         except (asyncio.CancelledError, RedisSlow):
             # It may have been let in all the same, and nobody else knows its slot.
-            detach(self._release(key, slot))
+            self._let_go(key, slot)
             raise
         assert answer is not None
         reason, wait, is_probe, now = answer
@@ -108,7 +109,7 @@ class RedisGate:
         try:
             await self._queue.ask(self._leaving(passed, rules, verdict=verdict, rest=rest))
         except asyncio.CancelledError:
-            detach(self._release(passed.key, passed.slot))
+            self._let_go(passed.key, passed.slot)
             raise
 
     async def inspect(self, key: str) -> Condition:
@@ -128,6 +129,17 @@ class RedisGate:
             rest_until=int(rest_until or 0),
             slots_until=map(float, slots[1::2]),
         )
+
+    async def released(self) -> None:
+        """Wait until the slots of callers who were cancelled are given back, or cannot be."""
+        while self._releases:
+            await asyncio.wait(self._releases)
+
+    def _let_go(self, key: str, slot: str) -> None:
+        """Give a slot back, beside a caller who does not wait for it."""
+        task = detach(self._release(key, slot))
+        self._releases.add(task)
+        task.add_done_callback(self._releases.discard)
 
     async def _release(self, key: str, slot: str) -> None:
         """Give back what a caller has left behind; if Redis is away, time does it."""
