@@ -31,11 +31,12 @@ from penstock.limits.gate import Gate
 from penstock.limits.local import LocalGate
 from penstock.postgres.embedded import Server, find_running, start, stop
 from penstock.postgres.migrate import migrate
-from penstock.postgres.pool import Connection, Pool, open_pool, wait_until_up
+from penstock.postgres.pool import Connection, Pool, keep_trying, open_pool
 
 # Packages with migrations, in the order they build on each other.
 OWNERS = ("penstock.kernel", "penstock.domains.slots", "penstock.domains.webhooks")
 
+T = TypeVar("T")
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
 
@@ -206,9 +207,10 @@ class Penstock:
         if not (self.dsn or chosen.database_url or find_running(chosen.data_dir)):
             self._server = start(chosen.data_dir, log=self.log)
             self.dsn = self._server.dsn
-        await wait_until_up(self.address, self.log)
-        self._pool = await open_pool(
-            self.address, min_size=chosen.pool_size_min, max_size=chosen.pool_size_max
+        self._pool = await self.keep_trying(
+            lambda: open_pool(
+                self.address, min_size=chosen.pool_size_min, max_size=chosen.pool_size_max
+            )
         )
         resources = Resources(
             pool=self._pool,
@@ -228,12 +230,20 @@ class Penstock:
             for kind in domain.kinds:
                 self._add(kind, domain.policies.get(kind.lane, {}))
                 self._plugged.append(kind.lane)
-        async with self._pool.acquire() as db:
-            owners = dict.fromkeys([*OWNERS, *(own for domain in domains for own in domain.owners)])
-            for name in await migrate(db, list(owners)):
+        owners = dict.fromkeys([*OWNERS, *(own for domain in domains for own in domain.owners)])
+        await self.keep_trying(lambda: self._prepare(list(owners)))
+
+    async def _prepare(self, owners: list[str]) -> None:
+        """Bring the database up to date; a repeat finds what is there already."""
+        async with self.pool.acquire() as db:
+            for name in await migrate(db, owners):
                 self.log.info("migration.applied", migration=name)
             for lane in self.kinds:
                 await self.create_lane(db, lane, who="app", **self._policies.get(lane, {}))
+
+    def keep_trying(self, work: Callable[[], Awaitable[T]]) -> Coroutine[Any, Any, T]:
+        """Await `work()`, which may be repeated, again and again while the database is away."""
+        return keep_trying(work, dsn=self.address, log=self.log)
 
     async def create_lane(self, db: Connection, lane: str, *, who: str, **policy: Any) -> Lane:
         """Return the lane, made if it was not there: from the environment's policy and `policy`."""

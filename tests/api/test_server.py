@@ -1,6 +1,7 @@
 """The real server on a real port: it says where it is, serves, and stops in good order."""
 
 import asyncio
+import re
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -100,6 +101,59 @@ async def test_a_failure_of_the_caller_stops_the_server(penstock: Penstock) -> N
     async with AsyncClient() as client:
         with pytest.raises(ConnectError):
             await client.get(f"{urls[0]}/health/live")
+
+
+async def say(url: str, *requests: bytes) -> bytes:
+    """Send requests without waiting for answers, then return all that is answered."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+    try:
+        for request in requests:
+            writer.write(request)
+        await writer.drain()
+        async with asyncio.timeout(60):
+            return await reader.read()
+    finally:
+        writer.close()
+
+
+LIVE = b"GET /health/live HTTP/1.1\r\nHost: x\r\nX-Request-Id: %d\r\n\r\n"
+LAST = b"GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+async def test_requests_that_do_not_wait_for_answers_are_answered_in_order(
+    penstock: Penstock,
+) -> None:
+    """Also by a client that reads none of it before it has sent a thousand."""
+    async with served(penstock, asyncio.Event()) as url:
+        said = await say(url, *(LIVE % number for number in range(1000)), LAST)
+
+    ids = [int(number) for number in re.findall(rb"x-request-id: (\d{1,4})\r\n", said)]
+    assert ids == list(range(1000))
+    assert said.count(b"HTTP/1.1 200 OK\r\n") == 1001
+
+
+async def test_who_asks_for_the_end_of_the_connection_gets_it(penstock: Penstock) -> None:
+    async with served(penstock, asyncio.Event()) as url:
+        said = await say(url, LAST)
+        old = await say(url, b"GET /health/live HTTP/1.0\r\n\r\n")
+
+    for answer in (said, old):
+        head, _, body = answer.partition(b"\r\n\r\n")
+        lines = head.lower().split(b"\r\n")
+        assert b"connection: close" in lines
+        assert b"content-length: %d" % len(body) in lines
+        assert any(line.startswith(b"date: ") for line in lines)
+
+
+async def test_only_the_head_is_answered_to_who_asks_for_that(penstock: Penstock) -> None:
+    request = LAST.replace(b"GET", b"HEAD")
+    async with served(penstock, asyncio.Event()) as url:
+        said = await say(url, request)
+
+    head, _, body = said.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"\r\ncontent-length: " in head
+    assert body == b""
 
 
 async def test_a_port_that_is_taken_is_told_by_the_name_of_its_setting(penstock: Penstock) -> None:

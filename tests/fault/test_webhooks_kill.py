@@ -77,7 +77,7 @@ async def test_no_webhook_is_lost_and_only_what_a_kill_has_cut_short_is_repeated
         assert_every_request_was_signed(evidence)
         assert_only_what_was_in_flight_at_a_kill_is_repeated(evidence)
         assert_order_is_kept(evidence)
-        assert_nobody_ended_unasked(scene.places, scene.kills)
+        assert_nobody_ended_unasked(scene.places)
 
 
 @pytest.mark.timeout(180)

@@ -8,6 +8,7 @@ from time import monotonic
 
 from starlette.requests import Request
 
+from penstock.api.envelope import header
 from penstock.app import Penstock
 from penstock.base.coalesce import Coalescer
 from penstock.base.errors import Forbidden, Unauthenticated
@@ -79,7 +80,7 @@ def challenge(request: Request) -> str:
 
 
 def _token(request: Request) -> str:
-    method, _, credentials = request.headers.get("authorization", "").partition(" ")
+    method, _, credentials = header(request, b"authorization").partition(" ")
     credentials = credentials.strip()
     match method.lower():
         case "bearer":

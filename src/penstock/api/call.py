@@ -5,6 +5,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+from starlette.requests import Request
+
 from penstock.api.auth import Door
 from penstock.api.metrics import Depths
 from penstock.app import Penstock
@@ -26,15 +29,19 @@ class Site:
     docs: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Generic[P, B]):
+class Call(Struct, Generic[P, B], frozen=True, kw_only=True):
     """One authorised and decoded request, in the form that `contract.http` promises to handlers."""
 
     site: Site
+    request: Request
     parameters: P
     body: B
-    headers: Mapping[str, str]
     who: str
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers, by names without regard to case."""
+        return self.request.headers
 
     def connection(self) -> AbstractAsyncContextManager[Connection]:
         """Lend a connection; that the database may be away is dealt with around every call."""

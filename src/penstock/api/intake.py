@@ -10,19 +10,24 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
+from penstock.api.envelope import header
+from penstock.api.short_way import short_way
 from penstock.base.errors import InvalidInput
 from penstock.base.watchdog import Watchdog
-from penstock.contract.http import Endpoint, Stream
+from penstock.contract.http import Endpoint, NoParameters, Stream
 
 # A slow phone sends a megabyte in this; a slow attack does not.
 BODY_TIMEOUT = timedelta(seconds=30)
 NAME_LENGTH_MAX = 100  # Of a stranger's field name that we repeat in an answer.
 
+_NO_PARAMETERS = NoParameters()
 _NAMED = re.compile(r"(unknown|missing required) field `(.*)`", re.DOTALL)
 
 
 def read_parameters(endpoint: Endpoint, in_path: Mapping[str, str], request: Request) -> Any:
     """Return the parameters of path and query as the endpoint's type, or raise InvalidInput."""
+    if endpoint.parameters_type is NoParameters and not request.scope["query_string"]:
+        return _NO_PARAMETERS
     given = dict(in_path)
     # Most calls have no query, and its parser would cost a tenth of all that we do for them.
     query = request.query_params.multi_items() if request.scope["query_string"] else ()
@@ -48,10 +53,9 @@ async def read_body(endpoint: Endpoint, request: Request, slow_bodies: Watchdog)
         return _stream(endpoint, request)
     if endpoint.body_decoder is None:
         return None
-    _refuse_media_type(request.headers.get("content-type", ""))
+    _refuse_media_type(header(request, b"content-type"))
     try:
-        with slow_bodies.guard():
-            raw = await _read_capped(request, endpoint.body_bytes_max)
+        raw = await _read_capped(request, endpoint.body_bytes_max, slow_bodies)
     except TimeoutError:
         raise HTTPException(408, "the body came too slowly", {"Connection": "close"}) from None
     except ClientDisconnect:
@@ -70,7 +74,7 @@ async def read_body(endpoint: Endpoint, request: Request, slow_bodies: Watchdog)
 
 
 def _stream(endpoint: Endpoint, request: Request) -> Stream:
-    media_type = _media_type(request.headers.get("content-type", ""))
+    media_type = _media_type(header(request, b"content-type"))
     if media_type not in endpoint.streams:
         raise HTTPException(415, f"send the body as {' or '.join(endpoint.streams)}")
     return Stream(media_type=media_type, chunks=_chunks(request, endpoint.body_bytes_max))
@@ -92,7 +96,7 @@ async def _chunks(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
             return
         length += len(chunk)
         if length > bytes_max:
-            raise HTTPException(413, f"the body is over {bytes_max} bytes", {"Connection": "close"})
+            raise _too_large(bytes_max)
         yield chunk
 
 
@@ -106,14 +110,35 @@ def _refuse_media_type(content_type: str) -> None:
         raise HTTPException(415, "send the body as application/json")
 
 
-async def _read_capped(request: Request, bytes_max: int) -> bytes:
+async def _read_capped(request: Request, bytes_max: int, slow_bodies: Watchdog) -> bytes:
     """Read the body, never more than `bytes_max` of it, whatever its headers say."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > bytes_max:
-            raise HTTPException(413, f"the body is over {bytes_max} bytes", {"Connection": "close"})
-    return bytes(body)
+    short = short_way(request.scope)
+    whole = None if short is None else short.take_body()
+    if whole is None:
+        with slow_bodies.guard():
+            return await _read_chunks(request, bytes_max)
+    if len(whole) > bytes_max:
+        raise _too_large(bytes_max)
+    return whole
+
+
+async def _read_chunks(request: Request, bytes_max: int) -> bytes:
+    chunks: list[bytes] = []
+    length = 0
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunks.append(message.get("body", b""))
+        length += len(chunks[-1])
+        if length > bytes_max:
+            raise _too_large(bytes_max)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def _too_large(bytes_max: int) -> HTTPException:
+    return HTTPException(413, f"the body is over {bytes_max} bytes", {"Connection": "close"})
 
 
 def _named(refused: msgspec.ValidationError) -> InvalidInput:

@@ -64,9 +64,9 @@ class _App:
                 who = await self._admit(endpoint, request)
                 call = Call(
                     site=self.site,
+                    request=request,
                     parameters=read_parameters(endpoint, in_path, request),
                     body=await read_body(endpoint, request, self.slow_bodies),
-                    headers=request.headers,
                     who=who,
                 )
                 return _encoded(endpoint, await endpoint.handle(call))

@@ -9,6 +9,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.base.aio import detach, outcome_of
 
+# Turns of the loop between two batches. In the first, those who got answers use them; in the
+# second, what has come in meanwhile is read. Without them a batch has fewer callers and costs
+# nearly the same: slots over HTTP came at three quarters of the rate.
+TURNS = 2
+
 K = TypeVar("K")
 V = TypeVar("V")
 K_contra = TypeVar("K_contra", contravariant=True)
@@ -51,6 +56,8 @@ class Coalescer(Generic[K, V]):
                 batch = self._waiting[: self._batch_max]
                 del self._waiting[: self._batch_max]
                 await self._answer([pair for pair in batch if not pair[1].done()])
+                for _ in range(TURNS):
+                    await asyncio.sleep(0)
         finally:
             self._is_running = False
 

@@ -3,7 +3,8 @@
 from penstock.app import Penstock
 from penstock.base.errors import Unauthenticated
 from penstock.base.settings import settings
-from penstock.kernel.keys import SCOPES, authenticate, create_key, list_keys
+from penstock.kernel.keys import SCOPES, authenticate, create_key, list_keys, new_token
+from penstock.postgres.pool import Connection
 
 NAME = "admin"
 WHO = "penstock up"
@@ -15,11 +16,13 @@ async def ensure_given_key(app: Penstock) -> bool:
     if given is None:
         return False
     token = given.get_secret_value()
-    async with app.pool.acquire() as db:
-        try:
-            await authenticate(db, token)
-        except Unauthenticated:
-            await create_key(db, NAME, SCOPES, who=WHO, token=token)
+
+    async def ensure() -> None:
+        async with app.pool.acquire() as db:
+            if not await _is_known(db, token):
+                await create_key(db, NAME, SCOPES, who=WHO, token=token)
+
+    await app.keep_trying(ensure)
     return True
 
 
@@ -27,8 +30,22 @@ async def ensure_admin_key(app: Penstock) -> str | None:
     """Return the token of a new admin key if there has never been one and none is given."""
     if await ensure_given_key(app):
         return None
-    async with app.pool.acquire() as db:
-        if any("admin" in key.scopes for key in await list_keys(db)):
-            return None
-        _, token = await create_key(db, NAME, SCOPES, who=WHO)
-    return token
+    token = new_token()
+
+    async def ensure() -> bool:
+        async with app.pool.acquire() as db:
+            if any("admin" in key.scopes for key in await list_keys(db)):
+                # Ours, if the database has died between making it and telling us so.
+                return await _is_known(db, token)
+            await create_key(db, NAME, SCOPES, who=WHO, token=token)
+        return True
+
+    return token if await app.keep_trying(ensure) else None
+
+
+async def _is_known(db: Connection, token: str) -> bool:
+    try:
+        await authenticate(db, token)
+    except Unauthenticated:
+        return False
+    return True

@@ -51,7 +51,7 @@ async def create_key(
         raise InvalidInput("scopes", f"must be some of {', '.join(SCOPES)}")
     if token is not None and len(token) < TOKEN_LENGTH_MIN:
         raise InvalidInput("token", f"must have at least {TOKEN_LENGTH_MIN} characters")
-    token = token or f"{PREFIX}_{secrets.token_hex(4)}_{secrets.token_urlsafe(32)}"
+    token = token or new_token()
     async with db.transaction():
         row = await db.fetchrow(CREATE_KEY, _key_id(token), name, sorted(set(scopes)), _hash(token))
         if row is None:
@@ -59,6 +59,11 @@ async def create_key(
         after = {"name": name, "scopes": sorted(set(scopes))}
         await audit(db, who, "key.created", subject=row["key_id"], after=after)
     return Key(**dict(row.items())), token
+
+
+def new_token() -> str:
+    """Return a token with 256 random bits."""
+    return f"{PREFIX}_{secrets.token_hex(4)}_{secrets.token_urlsafe(32)}"
 
 
 async def list_keys(db: Queries) -> list[Key]:

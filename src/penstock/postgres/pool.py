@@ -9,15 +9,15 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Generator,
     Iterable,
     Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
-from typing import Any, LiteralString, Protocol, cast
+from types import TracebackType
+from typing import Any, LiteralString, Protocol, TypeVar, cast
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -25,6 +25,8 @@ import asyncpg
 from penstock.base.aio import pauses
 from penstock.base.errors import BadSetting, DatabaseAway
 from penstock.base.log import Logger
+
+T = TypeVar("T")
 
 CONNECT_TIMEOUT = timedelta(seconds=10)  # A server in recovery answers at once, with a refusal.
 COMMAND_TIMEOUT = timedelta(seconds=60)  # Our slowest statement, a bulk insert, takes 2 s.
@@ -203,12 +205,23 @@ async def wait_until_up(dsn: str, log: Logger) -> None:
 
     Raises BadSetting when the server is up and refuses us, since waiting would not help then.
     """
+
+    async def call_on_it() -> None:
+        connection = await connect(dsn)
+        await connection.close(timeout=CONNECT_TIMEOUT.total_seconds())
+
+    await keep_trying(call_on_it, dsn=dsn, log=log)
+
+
+async def keep_trying(work: Callable[[], Awaitable[T]], *, dsn: str, log: Logger) -> T:
+    """Await `work()`, which may be repeated, again and again while the database is away."""
     waits = pauses()
     tries = 0
     while True:
         tries += 1
         try:
-            connection = await connect(dsn)
+            with database_away():
+                return await work()
         except DatabaseAway as away:
             pause = next(waits)
             log.warning(
@@ -219,22 +232,33 @@ async def wait_until_up(dsn: str, log: Logger) -> None:
                 **{"try": tries},
             )
             await asyncio.sleep(pause)
-        else:
-            await connection.close(timeout=CONNECT_TIMEOUT.total_seconds())
+
+
+class _Translated:
+    """Holds nothing, so that one serves all; a generator would cost each call a microsecond."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if failure is None or isinstance(failure, asyncpg.DataError):
             return
+        if isinstance(failure, _REFUSED):
+            raise BadSetting("PENSTOCK_DATABASE_URL", _one_line(failure)) from failure
+        if isinstance(failure, CONNECTION_LOST):
+            raise DatabaseAway(_one_line(failure)) from failure
 
 
-@contextmanager
-def database_away() -> Generator[None]:
+_TRANSLATED = _Translated()
+
+
+def database_away() -> AbstractContextManager[None]:
     """Translate what asyncpg raises for a lost or refused connection into our own errors."""
-    try:
-        yield
-    except asyncpg.DataError:
-        raise
-    except _REFUSED as refused:
-        raise BadSetting("PENSTOCK_DATABASE_URL", _one_line(refused)) from refused
-    except CONNECTION_LOST as lost:
-        raise DatabaseAway(_one_line(lost)) from lost
+    return _TRANSLATED
 
 
 def address(dsn: str) -> str:

@@ -42,4 +42,6 @@ def instant_text(at: datetime) -> str:
         timespec = "seconds"
     else:
         timespec = "microseconds" if at.microsecond % 1000 else "milliseconds"
-    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=timespec) + "Z"
+    if at.tzinfo is not UTC:
+        at = at.astimezone(UTC)
+    return at.isoformat(timespec=timespec).removesuffix("+00:00") + "Z"
