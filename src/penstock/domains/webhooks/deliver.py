@@ -25,6 +25,7 @@ JITTER = 0.1  # Of a subscription's own schedule, as of the lane's.
 # by more than one.
 LATE_MAX = timedelta(milliseconds=5)
 LATE_TRIES = 3
+EARLY_MAX = 0.0005  # Seconds that the loop's timers cannot tell from none.
 LEAVE_GRACE = timedelta(seconds=2)  # To give a slot back although the attempt was cancelled.
 
 
@@ -69,27 +70,26 @@ class Deliver:
         workers would come in a bunch, and exceed the rate. Not for ever, though: a process that
         is always late must not stop.
         """
-        passed, lateness = await self._enter_once(channel)
-        for _ in range(LATE_TRIES):
-            if isinstance(passed, Refusal) or lateness <= LATE_MAX.total_seconds():
-                break
-            await self._let_go(passed, channel)
-            passed, lateness = await self._enter_once(channel)
-        return passed
-
-    async def _enter_once(self, channel: Channel) -> tuple[Pass | Refusal, float]:
-        """Return also how many seconds after its instant it is now, at most."""
         now = asyncio.get_running_loop().time
-        asked_at = now()
-        passed = await self.gate.enter(channel.subscription_id, channel.rules)
-        if isinstance(passed, Refusal) or passed.wait <= 0:
-            return passed, 0.0
+        tries = 0
+        while True:
+            asked_at = now()
+            passed = await self.gate.enter(channel.subscription_id, channel.rules)
+            if isinstance(passed, Refusal) or passed.wait <= EARLY_MAX:
+                return passed
+            await self._wait(passed, channel)
+            lateness = now() - asked_at - passed.wait
+            if tries == LATE_TRIES or lateness <= LATE_MAX.total_seconds():
+                return passed
+            tries += 1
+            await self._let_go(passed, channel)
+
+    async def _wait(self, passed: Pass, channel: Channel) -> None:
         try:
             await asyncio.sleep(passed.wait)
         except BaseException:
             await finish(self._let_go(passed, channel), within=LEAVE_GRACE)
             raise
-        return passed, now() - asked_at - passed.wait
 
     async def _let_go(self, passed: Pass, channel: Channel) -> None:
         await self.gate.leave(passed, channel.rules, verdict="unknown")
