@@ -1,13 +1,17 @@
 """What surrounds every request: an id, harmless headers, one line in the log, no internals."""
 
+from collections.abc import Generator
+from io import StringIO
+
+import msgspec
 import pytest
+import structlog
 from httpx import ASGITransport, AsyncClient
-from structlog.contextvars import get_contextvars
 from structlog.testing import capture_logs
 
 from penstock import Penstock
 from penstock.api import create_app
-from penstock.base.log import configure
+from penstock.base.log import configure, get_logger
 from penstock.contract.http import Call, NoParameters, endpoint
 from tests.api.scene import Callers, caller, problem
 
@@ -47,21 +51,33 @@ async def test_every_answer_has_harmless_headers(shared_admin: AsyncClient, path
     assert "default-src 'none'" in response.headers["content-security-policy"]
 
 
-async def test_the_request_id_is_in_every_line_that_the_request_causes(
-    penstock: Penstock,
-) -> None:
-    bound: list[dict[str, object]] = []
+@pytest.fixture
+def written() -> Generator[StringIO]:
+    """What is logged, as it is written."""
+    target = StringIO()
+    configure("info", "json", file=target)
+    yield target
+    structlog.reset_defaults()
 
+
+async def test_the_request_id_is_in_every_line_that_the_request_causes(
+    penstock: Penstock, written: StringIO
+) -> None:
     async def look(_call: Call[NoParameters, None]) -> None:
-        bound.append(get_contextvars())
+        get_logger().info("looked.around")
 
     penstock.endpoints = (endpoint("GET", "/look", look, scope=None, summary="Look"),)
 
     async with caller(ASGITransport(create_app(penstock)), None) as client:
         await client.get("/look", headers={"X-Request-Id": "r-3"})
 
-    assert bound == [{"request_id": "r-3"}]
-    assert get_contextvars() == {}
+    get_logger().info("looked.back")
+    lines = [msgspec.json.decode(line) for line in written.getvalue().splitlines()]
+    assert [(line["event"], line.get("request_id")) for line in lines] == [
+        ("looked.around", "r-3"),
+        ("request.answered", "r-3"),
+        ("looked.back", None),
+    ]
 
 
 @pytest.mark.covers("B10")

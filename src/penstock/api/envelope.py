@@ -10,9 +10,9 @@ from typing import Any
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
-from structlog.contextvars import bind_contextvars, reset_contextvars
 
 from penstock.api.short_way import short_way
+from penstock.base import log
 from penstock.base.log import Logger, describe
 
 # Sane in a header, in a log line and in a shell.
@@ -54,7 +54,7 @@ class Envelope:
         line: dict[str, Any] = {"method": scope["method"], "route": "none", "status": 500}
         state["line"] = line
         started = perf_counter()
-        bound = bind_contextvars(request_id=request_id)
+        known = log.request_id.set(request_id)
         try:
             answer = await self.answer(request)
             line["status"] = answer.status
@@ -68,7 +68,7 @@ class Envelope:
         finally:
             line["duration_ms"] = round((perf_counter() - started) * 1000, 1)
             self._tell(line)
-            reset_contextvars(**bound)
+            log.request_id.reset(known)
 
     def _tell(self, line: dict[str, Any]) -> None:
         """Write the request's line: ours to repair, or one of many, or a probe's."""

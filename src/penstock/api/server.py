@@ -107,10 +107,11 @@ _STATUS_LINES = {
 class _Corked:
     """What is written in one turn of the loop leaves in one system call; 15 % more requests."""
 
-    __slots__ = ("_call_soon", "_held", "_transport")
+    __slots__ = ("_call_soon", "_held", "_transport", "is_closing")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
+        self.is_closing = transport.is_closing  # Asked for with every call.
         self._call_soon = asyncio.get_running_loop().call_soon
         self._held: list[bytes] = []
 

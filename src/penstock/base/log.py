@@ -7,6 +7,7 @@ printed as `[redacted]`, so a new key is seen to be missing and no secret slips 
 import logging
 import sys
 from collections.abc import Collection
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO, cast
 
@@ -31,6 +32,10 @@ LOGGABLE = frozenset(
 LOGGABLE_ENDINGS = ("_id", "_count", "_seconds", "_ms", "_bytes", "_at", "_per_second")
 
 
+# The request that is being handled here; one variable instead of structlog's, for its speed.
+request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+
+
 class Logger(Protocol):
     """What our code asks of a logger."""
 
@@ -53,6 +58,7 @@ def configure(
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            _add_request_id,
             _redact(loggable),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -96,6 +102,12 @@ def _place(failure: BaseException) -> str:
         trace = trace.tb_next
     code = trace.tb_frame.f_code
     return f"{Path(code.co_filename).name}:{trace.tb_lineno} {code.co_name}"
+
+
+def _add_request_id(_logger: object, _method: str, line: EventDict) -> EventDict:
+    if (known := request_id.get()) is not None:
+        line["request_id"] = known
+    return line
 
 
 def _redact(loggable: Collection[str]) -> Processor:
