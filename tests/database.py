@@ -3,7 +3,8 @@
 from typing import LiteralString, cast
 from urllib.parse import urlsplit
 
-from penstock.postgres.pool import connect
+from penstock.base.log import get_logger
+from penstock.postgres.pool import connect, keep_trying
 
 OWNERS = ["penstock.kernel", "penstock.domains.slots", "penstock.domains.webhooks"]
 
@@ -18,3 +19,12 @@ async def run_sql(dsn: str, sql: str) -> None:
 def database_dsn(dsn: str, database: str) -> str:
     """Return `dsn` with another database name."""
     return urlsplit(dsn)._replace(path=f"/{database}").geturl()
+
+
+async def wait_until_up(dsn: str) -> None:
+    """Return once the server accepts connections."""
+
+    async def call_on_it() -> None:
+        await (await connect(dsn)).close()
+
+    await keep_trying(call_on_it, dsn=dsn, log=get_logger())

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from httpx import AsyncClient
 
-from penstock.base.log import get_logger
 from penstock.kernel.enqueue import enqueue
 from penstock.kernel.inspect import balance
 from penstock.kernel.item import NewItem
 from penstock.kernel.keys import create_key
 from penstock.postgres.cluster import launch
 from penstock.postgres.embedded import running, start, stop
-from penstock.postgres.pool import Pool, connect, wait_until_up
+from penstock.postgres.pool import Pool, connect
+from tests.database import wait_until_up
 from tests.e2e.command import WAIT_SECONDS, penstock
 
 WORKER = ("worker", "--app", "gated:app")
@@ -133,7 +133,7 @@ async def test_a_database_that_goes_away_later_is_found_again(
         kill_and_wait(killed)
         worker.wait_for("listener.lost")
         launch(server.cluster, server.options)
-        await wait_until_up(server.dsn, get_logger())
+        await wait_until_up(server.dsn)
         await hand_in(server.dsn, "open", 2)
 
         worker.wait_for("handled 2")

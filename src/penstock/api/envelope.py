@@ -50,7 +50,7 @@ class Envelope:
         assert scope["type"] == "http", "the server is told to do nothing else"
         request = Request(scope, receive)
         state = scope.setdefault("state", {})
-        state["request_id"] = request_id = _request_id(scope)
+        state["request_id"] = request_id = _request_id(request)
         line: dict[str, Any] = {"method": scope["method"], "route": "none", "status": 500}
         state["line"] = line
         started = perf_counter()
@@ -160,13 +160,10 @@ def _content_type(media_type: str) -> bytes:
     return f"{media_type}; charset=utf-8".encode() if is_bare_text else media_type.encode()
 
 
-def _request_id(scope: Scope) -> str:
+def _request_id(request: Request) -> str:
     """Return the caller's id for the request if it is sane, else one of our own."""
-    for name, value in scope["headers"]:
-        if name == b"x-request-id":
-            given = value.decode("latin-1")
-            return given if REQUEST_ID.fullmatch(given) else _new_id()
-    return _new_id()
+    given = header(request, b"x-request-id")
+    return given if REQUEST_ID.fullmatch(given) else _new_id()
 
 
 def _new_id() -> str:

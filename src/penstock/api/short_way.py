@@ -1,7 +1,7 @@
 """What our server can do for usual calls beyond ASGI, where each step has its price.
 
 A body that has come whole is handed over without a wait, and an answer leaves in one go instead of
-in two messages with every header checked. That was a sixth of a call. Other servers know nothing
+in two messages with every header checked. That was a seventh of a call. Other servers know nothing
 of it, and neither do streams.
 """
 

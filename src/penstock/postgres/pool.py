@@ -200,21 +200,12 @@ def _refuse_unreadable(dsn: str) -> None:
         raise BadSetting("PENSTOCK_DATABASE_URL", _one_line(unreadable)) from unreadable
 
 
-async def wait_until_up(dsn: str, log: Logger) -> None:
-    """Return once the database accepts a connection; tell about each try that failed in one line.
-
-    Raises BadSetting when the server is up and refuses us, since waiting would not help then.
-    """
-
-    async def call_on_it() -> None:
-        connection = await connect(dsn)
-        await connection.close(timeout=CONNECT_TIMEOUT.total_seconds())
-
-    await keep_trying(call_on_it, dsn=dsn, log=log)
-
-
 async def keep_trying(work: Callable[[], Awaitable[T]], *, dsn: str, log: Logger) -> T:
-    """Await `work()`, which may be repeated, again and again while the database is away."""
+    """Await `work()`, which may be repeated, again and again while the database is away.
+
+    Tells about each try that failed in one line. Raises BadSetting when the server is up and
+    refuses us, since waiting would not help then.
+    """
     waits = pauses()
     tries = 0
     while True:

@@ -10,12 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.base.log import get_logger
 from penstock.postgres.cluster import launch
 from penstock.postgres.embedded import running
 from penstock.postgres.migrate import migrate
-from penstock.postgres.pool import Pool, connect, open_pool, wait_until_up
-from tests.database import OWNERS
+from penstock.postgres.pool import Pool, connect, open_pool
+from tests.database import OWNERS, wait_until_up
 from tests.e2e.command import Command, clean_environment, penstock
 from tests.e2e.test_worker import kill_and_wait
 from tests.integrations.kafka.process import quick
@@ -161,7 +160,7 @@ async def test_a_database_that_goes_away_and_comes_back_misses_nothing(
             consume.wait_for("batch.delayed")
             before = stream.committed()
             launch(server.cluster, server.options)
-            await wait_until_up(server.dsn, get_logger())
+            await wait_until_up(server.dsn)
             await stream.until_committed(3)
             assert consume.stop() == 0
         pool = await open_pool(server.dsn, min_size=1, max_size=1)

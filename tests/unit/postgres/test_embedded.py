@@ -14,11 +14,11 @@ import pytest
 
 from penstock.base.aio import spawn
 from penstock.base.errors import BadSetting, DataFolderBusy, EmbeddedFailed, MissingExtra
-from penstock.base.log import get_logger
 from penstock.postgres import cluster
 from penstock.postgres.cluster import is_alive
 from penstock.postgres.embedded import Server, embedded_server, running, start, stop
-from penstock.postgres.pool import connect, wait_until_up
+from penstock.postgres.pool import connect
+from tests.database import wait_until_up
 
 HOLDER = Path(__file__).with_name("holder.py")
 
@@ -154,7 +154,7 @@ async def test_a_killed_server_is_restarted_by_its_owner(tmp_path: Path) -> None
         assert killed is not None
         kill_and_wait(killed)
 
-        await wait_until_up(server.dsn, get_logger())
+        await wait_until_up(server.dsn)
 
         assert server.pid != killed
         assert await read(server.dsn) == [1]

@@ -8,7 +8,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from penstock.base.errors import BadSetting, DatabaseAway
-from penstock.base.log import get_logger
 from penstock.postgres.embedded import Server
 from penstock.postgres.pool import (
     CONNECTION_LOST,
@@ -17,9 +16,8 @@ from penstock.postgres.pool import (
     connect,
     database_away,
     open_pool,
-    wait_until_up,
 )
-from tests.database import database_dsn
+from tests.database import database_dsn, wait_until_up
 
 # By SQLSTATE: connection exceptions, shutdowns, "cannot connect now", too many connections.
 AWAY_STATES = ("08", "57P01", "57P02", "57P03", "57P05", "53300")
@@ -100,18 +98,16 @@ async def test_a_pool_says_who_it_is_and_leaves_the_search_path(dsn: str) -> Non
 
 async def test_waiting_for_the_database_ends_when_it_is_up(dsn: str) -> None:
     with capture_logs() as lines:
-        await wait_until_up(dsn, get_logger())
+        await wait_until_up(dsn)
 
     assert lines == []
 
 
 async def test_waiting_tells_each_try_in_one_line_without_the_password() -> None:
     """The line goes to a terminal while somebody looks over the shoulder."""
-    log = get_logger()
-
     with capture_logs() as lines, pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
-            await wait_until_up("postgresql://bob:hunter2@127.0.0.1:1/shop?sslmode=disable", log)
+            await wait_until_up("postgresql://bob:hunter2@127.0.0.1:1/shop?sslmode=disable")
 
     assert len(lines) >= 2
     assert {line["event"] for line in lines} == {"database.awaited"}
