@@ -70,10 +70,11 @@ async def take(
 async def end(  # noqa: PLR0917  It reads as a sentence.
     db: Connection, lane: Lane, lease: Lease, ending: Ending, *, now: datetime | None = NOON
 ) -> bool:
-    """Settle everything that a lease holds with one ending."""
+    """Settle everything that a lease holds with one ending; say whether it was still ours."""
     ended = [Ended(claimed, ending, 5) for claimed in lease.items]
     async with db.transaction():
-        return await settle(db, lane, lease, ended=ended, closes=True, now=now)
+        settled = await settle(db, lane, lease, ended=ended, closes=True, now=now)
+    return settled is not None
 
 
 async def attempt_once(

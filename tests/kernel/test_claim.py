@@ -264,6 +264,44 @@ async def test_a_claim_says_how_long_nothing_is_due(db: Connection, lane: Lane) 
     assert await try_claim(db, lane) == pytest.approx(3600)
 
 
+async def test_a_claim_that_takes_all_says_when_more_is_due(db: Connection, lane: Lane) -> None:
+    await put(db, lane)
+    await put(db, lane, due_at=NOON + MINUTE)
+
+    assert (await take(db, lane)).more_in == pytest.approx(60)
+
+
+async def test_a_claim_that_takes_all_there_is_knows_it(db: Connection, lane: Lane) -> None:
+    await put(db, lane)
+
+    assert (await take(db, lane)).more_in is None
+
+
+async def test_after_a_full_batch_there_may_be_more_at_once(db: Connection, lane: Lane) -> None:
+    for _ in range(2):
+        await put(db, lane)
+
+    assert (await take(db, lane, limit=1)).more_in == 0
+
+
+async def test_more_is_not_due_before_the_interval_is_over(db: Connection, lane: Lane) -> None:
+    await set_lane(db, lane.name, who="ops", dispatch_interval=10 * SECOND)
+    await put(db, lane)
+    await put(db, lane, due_at=NOON + SECOND)
+
+    assert (await take(db, lane)).more_in == pytest.approx(10)
+
+
+async def test_with_a_buffer_more_is_worth_asking_for_that_much_earlier(
+    db: Connection, lane: Lane
+) -> None:
+    await set_lane(db, lane.name, who="ops", pre_start_buffer=2 * SECOND)
+    await put(db, lane, due_at=NOON + SECOND)
+    await put(db, lane, due_at=NOON + MINUTE)
+
+    assert (await take(db, lane)).more_in == pytest.approx(58)
+
+
 async def test_settling_one_batch_and_claiming_the_next_share_a_transaction(
     db: Connection, lane: Lane
 ) -> None:

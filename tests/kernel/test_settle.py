@@ -44,7 +44,8 @@ async def settle_some(
         Ended(claimed, endings[claimed.id], 5) for claimed in lease.items if claimed.id in endings
     ]
     async with db.transaction():
-        return await settle(db, lane, lease, ended=ended, closes=closes, now=NOON)
+        settled = await settle(db, lane, lease, ended=ended, closes=closes, now=NOON)
+    return settled is not None
 
 
 # ------------------------------------------------------------------------------- every outcome

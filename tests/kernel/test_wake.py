@@ -1,32 +1,9 @@
-"""What wakes a lane: notifications merge, timers keep the earliest promise."""
+"""What wakes a lane: timers keep the earliest promise, and no call is lost."""
 
 import asyncio
 
-import pytest
-
-from penstock.kernel.wake import COALESCE, Wake
+from penstock.kernel.wake import Wake
 from tests.kernel.scene import PATIENCE
-
-
-@pytest.mark.covers("E23")
-async def test_a_burst_of_notifications_is_two_wake_ups() -> None:
-    """The first wakes at once, for an idle lane; those of the next 25 to 50 ms become one more."""
-    wake = Wake()
-    loop = asyncio.get_running_loop()
-
-    async with asyncio.timeout(PATIENCE):
-        for _ in range(1_000):
-            wake.notified()
-        began_at = loop.time()
-        await wake.wait()
-        at_once = loop.time() - began_at
-        await wake.wait()
-
-    assert at_once < COALESCE.total_seconds()
-    assert 0.025 <= COALESCE.total_seconds() <= 0.05
-    assert loop.time() - began_at >= COALESCE.total_seconds() / 2
-    assert not wake._event.is_set()
-    assert wake._timer is None
 
 
 async def test_a_later_promise_does_not_undo_an_earlier_one() -> None:

@@ -77,6 +77,22 @@ async def until_state(db: Connection, item_id: ItemId, *states: str) -> None:
     await until(is_there)
 
 
+async def until_nothing_is_held(db: Connection) -> None:
+    async def is_there() -> bool:
+        return not await db.fetchval("SELECT count(*) FROM penstock.lease")
+
+    await until(is_there)
+
+
+def claims_of(worker: Worker) -> int:
+    """Return how many claims a worker has made, those that found nothing included."""
+    return sum(
+        histogram.count
+        for (name, _), histogram in worker.meter.histograms.items()
+        if name == "dispatch_cycle_duration_seconds"
+    )
+
+
 async def until_listening(db: Connection) -> None:
     """Return once a worker hears notifications, so that nothing else can have woken it."""
     listening = (
@@ -145,6 +161,60 @@ async def test_a_timer_wakes_it_when_the_next_item_is_due(
         assert await db.fetchval("SELECT clock_timestamp()") >= due_at
 
 
+async def test_a_burst_of_notifications_is_two_claims(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """One for what is there at the first, and one for all that came meanwhile."""
+    inbox = Inbox()
+    worker = worker_of(dsn, pool, kind_of(lane, inbox), poll_interval=NEVER)
+    async with running(worker):
+        await until_listening(db)
+        await send(db, lane)
+        await inbox.has(1)
+        await until_nothing_is_held(db)
+        before = claims_of(worker)
+
+        for _ in range(1_000):
+            worker._notified(str(lane.lane_id))
+        await send(db, lane)
+        await inbox.has(2)
+
+    # Besides those two there may be a rewind, and one for a notification that came last.
+    assert 1 <= claims_of(worker) - before <= 4
+
+
+async def test_news_is_not_lost_on_a_lane_that_has_no_room(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """What is announced while every strand is taken starts as soon as one is free."""
+    await set_lane(db, lane.name, who="ops", concurrency=1)
+    is_started, let_go, is_done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def wait_first(item: AnyItem) -> None:
+        if item.payload == "second":
+            is_done.set()
+        else:
+            is_started.set()
+            await let_go.wait()
+
+    worker = worker_of(dsn, pool, kind_of(lane, wait_first), poll_interval=NEVER)
+
+    async def is_second_heard() -> bool:
+        await db.fetchval("SELECT 1")
+        return worker.meter.counters["notify_wakeups_total", ()] > heard
+
+    async with running(worker):
+        await until_listening(db)
+        await send(db, lane, "first")
+        await is_started.wait()
+        heard = worker.meter.counters["notify_wakeups_total", ()]
+        await send(db, lane, "second")
+        await until(is_second_heard)
+        assert not is_done.is_set()
+        let_go.set()
+        await is_done.wait()
+
+
 async def test_a_retry_comes_back_without_poll_or_notification(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
@@ -155,7 +225,7 @@ async def test_a_retry_comes_back_without_poll_or_notification(
     async def fail_twice(item: AnyItem) -> Retry | None:
         tries.append(item.attempt)
         if len(tries) < 3:
-            return Retry("503", after=SECOND / 20)
+            return Retry("503", after=SECOND / 5)  # Later than any rewind that a claim entails.
         is_done.set()
         return None
 

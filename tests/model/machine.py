@@ -439,9 +439,10 @@ class KernelMachine(RuleBasedStateMachine):
         async def call() -> bool:
             lane = await read_lane(self.db, worker.lane)
             async with self.db.transaction():
-                return await settle(
+                settled = await settle(
                     self.db, lane, worker.lease, ended=ended, closes=closes, now=self.now
                 )
+            return settled is not None
 
         was_ours = self.world.run(call())
 

@@ -50,6 +50,7 @@ class Lease:
     claimed_at: datetime
     items: list[Claimed]
     age: float = 0.0  # Seconds from `claimed_at` until the server had found the items.
+    more_in: float | None = 0.0  # Seconds until it is worth asking again; None if nothing waits.
 
 
 @dataclass(slots=True)
@@ -140,4 +141,5 @@ async def claim(
         claimed_at=first["claimed_at"],
         items=items,
         age=first["age_seconds"] or 0.0,
+        more_in=first["wait_seconds"],
     )

@@ -21,7 +21,7 @@ from penstock.kernel.gather import gather
 from penstock.kernel.item import Returned
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import Lane
-from penstock.kernel.settle import Ended, settle
+from penstock.kernel.settle import Ended, Settled, settle
 from penstock.kernel.wake import Wake
 from penstock.postgres.pool import Connection, Pool, database_away
 
@@ -30,6 +30,9 @@ from penstock.postgres.pool import Connection, Pool, database_away
 STOCK = timedelta(milliseconds=500)
 # While it has work, a lane does not claim for every single item that ends.
 CLAIM_PAUSE = timedelta(milliseconds=10)
+# A lane that was emptied is looked at again as soon as there is news, or something is due. Where
+# that is so all the time, what has come in this time is claimed in one go.
+LOOK_PAUSE = timedelta(milliseconds=5)
 AWAY_PAUSE = timedelta(seconds=1)  # A restart of PostgreSQL takes about as long.
 
 
@@ -48,12 +51,14 @@ class Runner:
     crew: Crew = field(init=False)
     _settles: Wake = field(default_factory=Wake)
     _claimed_at: float = 0.0
+    _news_taken_at: float = 0.0
+    _is_emptied: bool = False  # Whether the last claim took all that was due.
     _is_claiming: bool = False
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def __post_init__(self) -> None:
         self.crew = Crew(
-            kind=self.kind, lane=self.lane, on_free=self.wake.now, on_ended=self._settles.now
+            kind=self.kind, lane=self.lane, on_free=self._freed, on_ended=self._settles.now
         )
 
     async def run(self) -> None:
@@ -102,8 +107,13 @@ class Runner:
 
     # ------------------------------------------------------------------------------- claiming
 
+    def _freed(self) -> None:
+        """Look for work for a strand that has none, unless there is known to be none."""
+        if not self._is_emptied:
+            self.wake.now()
+
     async def _claim_once(self, group: asyncio.TaskGroup) -> bool:
-        """Claim what there is room for; say whether there was anything."""
+        """Claim what there is room for; say whether there may be more at once."""
         room = self._room()
         if room <= 0:
             return False
@@ -115,6 +125,8 @@ class Runner:
 
     async def _claim(self, room: int, group: asyncio.TaskGroup) -> bool:
         began_at = self._claimed_at = self._loop.time()
+        if self.wake.is_notified:
+            self.wake.is_notified, self._news_taken_at = False, began_at
         was_rewinding = self.cursor.is_rewinding()
         with database_away():
             async with self.pool.acquire() as db:
@@ -126,16 +138,22 @@ class Runner:
                     self.crew.receive(await self._gathered(db, found), group)
         took = self._loop.time() - began_at
         self.meter.observe("dispatch_cycle_duration_seconds", took, lane=self.lane.name)
-        if isinstance(found, Lease):
-            self.meter.count("claim_batches_total", lane=self.lane.name)
-            self.meter.count("dispatch_batch_claimed_total", len(found.items), lane=self.lane.name)
-            return True
-        if found is not None:
-            self.wake.within(max(found, 0.001))
-        elif not was_rewinding:
+        if not was_rewinding:
             # What was committed late may stand behind the cursor, and its notification is past.
             self.wake.within(self.cursor.rewind_at - monotonic())
-        return False
+        return self._has_more(found)
+
+    def _has_more(self, found: Lease | float | None) -> bool:
+        """Say whether there may be more at once; otherwise look again when there will be."""
+        is_lease = isinstance(found, Lease)
+        if is_lease:
+            self.meter.count("claim_batches_total", lane=self.lane.name)
+            self.meter.count("dispatch_batch_claimed_total", len(found.items), lane=self.lane.name)
+        more_in = found.more_in if is_lease else found
+        self._is_emptied = not is_lease or more_in != 0
+        if self._is_emptied and more_in is not None:
+            self.wake.within(max(more_in, LOOK_PAUSE.total_seconds()))
+        return not self._is_emptied
 
     async def _gathered(self, db: Connection, lease: Lease) -> Lease:
         if self.kind.gather is None:
@@ -152,12 +170,22 @@ class Runner:
             return 0
         on_hand = self.crew.on_hand()
         room = min(self._stock() - on_hand, self.lane.batch_size)
-        if 0 < room < self.lane.batch_size and on_hand > 0:
-            claims_at = self._claimed_at + CLAIM_PAUSE.total_seconds()
-            if self._loop.time() < claims_at:
-                self.wake.by(claims_at)
-                return 0
+        if room <= 0:
+            self._is_emptied = False  # Something woke us, and nobody has looked for it.
+            return 0
+        claims_at = self._claims_at(room, on_hand)
+        if self._loop.time() < claims_at:
+            self.wake.by(claims_at)
+            return 0
         return room
+
+    def _claims_at(self, room: int, on_hand: int) -> float:
+        """Return when the next claim may be, by the loop's clock."""
+        if self.wake.is_notified and self._is_emptied:
+            return self._news_taken_at + LOOK_PAUSE.total_seconds()
+        if room < self.lane.batch_size and on_hand > 0:
+            return self._claimed_at + CLAIM_PAUSE.total_seconds()
+        return 0.0
 
     def _stock(self) -> int:
         """Return how many items to have on hand: more than can run at once if they are quick."""
@@ -183,15 +211,15 @@ class Runner:
         ended, opened.ended = opened.ended, []
         try:
             with database_away():
-                was_ours = await self._settle(opened, ended)
+                settled = await self._settle(opened, ended)
         except BaseException:
             # The commit may have come through all the same; the fence makes a repeat harmless.
             opened.ended = ended + opened.ended
             raise
-        self._close(opened, ended, was_ours=was_ours)
+        self._close(opened, ended, settled)
         return True
 
-    async def _settle(self, opened: OpenLease, ended: list[Ended]) -> bool:
+    async def _settle(self, opened: OpenLease, ended: list[Ended]) -> Settled | None:
         closes = len(ended) == opened.unsettled
         async with self.pool.acquire() as db:
             if self.lane.ordering == "none":
@@ -200,9 +228,9 @@ class Runner:
             async with db.transaction():
                 return await settle(db, self.lane, opened.lease, ended=ended, closes=closes)
 
-    def _close(self, opened: OpenLease, ended: list[Ended], *, was_ours: bool) -> None:
+    def _close(self, opened: OpenLease, ended: list[Ended], settled: Settled | None) -> None:
         lane, token = self.lane.name, opened.lease.token
-        if not was_ours:
+        if settled is None:
             opened.is_lost = True
             self.log.warning("lease.lost", lane=lane, token_id=token, item_count=len(ended))
         opened.unsettled -= len(ended)
@@ -213,6 +241,8 @@ class Runner:
             self.meter.count("attempts_total", count, lane=lane, state=ending.__name__.lower())
         took = [each.duration_ms for each in ended if each.ending is not RETURNED]
         self.meter.observe_all("dispatch_latency_ms", took, lane=lane)
+        if settled is not None and settled.again_in is not None:
+            self.wake.within(settled.again_in)
         if Returned in endings:
             self.cursor.rewind()
         if Returned in endings or self.lane.ordering == "per_key":

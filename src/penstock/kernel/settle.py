@@ -52,6 +52,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     due_at: datetime | None = None
 
 
+class Settled(msgspec.Struct, frozen=True):
+    """What was written counts. `again_in`: the seconds until the first of it is due again."""
+
+    again_in: float | None
+
+
 async def settle(
     db: Connection,
     lane: Lane,
@@ -60,8 +66,8 @@ async def settle(
     ended: Sequence[Ended],
     closes: bool,
     now: datetime | None = None,
-) -> bool:
-    """Write `ended` in the caller's transaction and say whether the lease was still ours.
+) -> Settled | None:
+    """Write `ended` in the caller's transaction; return None if the lease was no longer ours.
 
     `closes`: nothing of the lease is left after this. If it was lost, the results are kept as late
     and change nothing. A repeat after a lost answer is harmless.
@@ -88,12 +94,13 @@ async def settle(
     )
     if repeated is None:
         await _keep_late(db, lease, ended, records=records, now=now)
-        return False
+        return None
     if lane.ordering == "per_key":
         # A line that was moved up when this was first said must not move once more.
         fresh = [each for each in ended if each.claimed.id not in repeated]
         await _move_lines_up(db, lane, fresh, records=records)
-    return True
+    waits = (each.again_in for each in written if each.again_in is not None)
+    return Settled(min(waits, default=None))
 
 
 def _array(numbers: list[int]) -> str:

@@ -2,22 +2,16 @@
 
 import asyncio
 from dataclasses import dataclass, field
-from datetime import timedelta
-
-COALESCE = timedelta(milliseconds=25)  # A burst of notifications costs two wake-ups, not hundreds.
 
 NEVER = float("inf")
 
 
 @dataclass(slots=True)
 class Wake:
-    """A flag that a lane's loop waits for. Setters never decide anything; the loop does.
+    """A flag that a lane's loop waits for. Setters never decide anything; the loop does."""
 
-    The first notification wakes at once; those of the next 25 ms become one more wake-up.
-    """
-
+    is_notified: bool = False  # Whether there is news that the loop has not looked for yet.
     _event: asyncio.Event = field(default_factory=asyncio.Event)
-    _quiet_until: float = 0.0
     _rings_at: float = NEVER
     _timer: asyncio.TimerHandle | None = None
 
@@ -26,13 +20,9 @@ class Wake:
         self._event.set()
 
     def notified(self) -> None:
-        """Wake the loop for a notification: now, or with others in a moment."""
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._quiet_until:
-            self._quiet_until = loop.time() + COALESCE.total_seconds()
-            self._event.set()
-        else:
-            self.by(self._quiet_until)
+        """Wake the loop for a notification of new work."""
+        self.is_notified = True
+        self._event.set()
 
     def within(self, seconds: float) -> None:
         """Wake the loop after `seconds`, or earlier if that was promised already."""

@@ -6,7 +6,7 @@
 -- MATERIALIZED fences the LIMIT: inlined, the planner may repeat it and claim too many. The planner
 -- cannot know that LIMIT either and would guess a tenth of the table; rows that are locked cannot
 -- move, so they are deleted by their ctid, and bodies are looked up one by one (LATERAL with LIMIT).
--- One row always comes back; without an item it says in how many seconds it is worth asking again.
+-- One row always comes back; it says in how many seconds it is worth asking again, if ever.
 WITH policy AS MATERIALIZED (
     SELECT lane.enabled, lane.batch_size, lane.dispatch_interval, lane.lease,
         -- Items that wait for their due instant would all leave at once then, whatever the rate.
@@ -62,22 +62,33 @@ WITH policy AS MATERIALIZED (
         next_cycle_at = at + dispatch_interval
     FROM leased, allowance
     WHERE gate.lane_id = $1 AND (slot_seconds IS NOT NULL OR dispatch_interval > interval '0')
+), ask AS (
+    -- Who got all that was allowed may ask for more at once; others from behind what was due.
+    SELECT allowance.*, coalesce(items_taken, 0) AS items_taken,
+        coalesce(items_taken = items_max, false) AS is_more,
+        CASE WHEN items_taken IS NULL THEN $2 ELSE at + pre_start_buffer END AS behind_at,
+        CASE WHEN items_taken IS NULL THEN $3 ELSE 9223372036854775807 END AS behind_id
+    FROM allowance LEFT JOIN leased ON true
 ), wait AS (
-    SELECT extract(epoch FROM greatest(due.due_at - pre_start_buffer, next_cycle_at,
-        CASE WHEN slot_seconds IS NOT NULL THEN first_slot_at - $6::interval END) - at)::float8 AS seconds
-    FROM allowance, LATERAL (
+    SELECT 0::float8 AS seconds FROM ask WHERE is_more
+    UNION ALL
+    SELECT extract(epoch FROM greatest(
+        due.due_at - pre_start_buffer,
+        CASE WHEN items_taken = 0 THEN next_cycle_at ELSE at + dispatch_interval END,
+        first_slot_at + make_interval(secs => slot_seconds * items_taken) - $6::interval
+    ) - at)::float8
+    FROM ask, LATERAL (
         SELECT due_at FROM penstock.ready
-        WHERE lane_id = $1 AND (due_at, id) > ($2, $3) AND allowance.enabled
+        WHERE lane_id = $1 AND (due_at, id) > (behind_at, behind_id) AND enabled AND NOT is_more
         ORDER BY due_at, id
         LIMIT 1
     ) AS due
-    WHERE NOT EXISTS (SELECT FROM leased)
 )
 SELECT
     -- What holds for the whole lease stands in the first row only: decoding it 500 times is dear.
     CASE WHEN place.number = 1 THEN leased.token END AS token,
     CASE WHEN place.number = 1 THEN allowance.at END AS claimed_at,
-    wait.seconds AS wait_seconds,
+    CASE WHEN coalesce(place.number, 1) = 1 THEN wait.seconds END AS wait_seconds,
     CASE WHEN place.number = 1 AND $7::timestamptz IS NULL
         THEN extract(epoch FROM clock_timestamp() - allowance.at)::float8 END AS age_seconds,
     extract(epoch FROM greatest(
