@@ -81,6 +81,45 @@ async def test_a_forecast_comes_true(
     assert told["windowsUsed"] == len({each["windowStart"] for each in real})
 
 
+async def test_windows_that_are_full_already_are_not_used(shared_admin: AsyncClient) -> None:
+    config = await make_config(shared_admin, 2, "PT4S")
+    await config.fill(10, after(4), name="five windows")
+
+    told = await forecast(config, 5)
+
+    assert instant_of(told["last"]) == after(28)
+    assert told["windowsUsed"] == 3
+
+
+# Four cells a window, and the one from 40 s on is closed in its middle: one cell before that, and
+# one behind it.
+SPLIT = {
+    "timeZone": "UTC",
+    "blackouts": [{"from": text_of(after(41)), "until": text_of(after(43))}],
+}
+
+
+@pytest.mark.parametrize(
+    ("taken", "windows"),
+    [({}, 3), ({40: 1}, 4), ({43: 1}, 4), ({40: 2}, 3), ({36: 6}, 2), ({40: 1, 44: 4}, 4)],
+    ids=["none", "before", "behind", "the window", "it and the one before", "before and the next"],
+)
+async def test_a_window_that_is_closed_in_its_middle_is_one_window(
+    shared_admin: AsyncClient, taken: dict[int, int], windows: int
+) -> None:
+    config = await make_config(shared_admin, 4, "PT4S", calendar=SPLIT)
+    for at, count in taken.items():
+        await config.fill(count, after(at), name=f"at {at}")
+
+    told = await forecast(config, 8, 38)
+    results = await config.fill(8, after(38), name="real")
+
+    times = sorted(instant_of(each["scheduledTime"]) for each in results)
+    assert (instant_of(told["first"]), instant_of(told["last"])) == (times[0], times[-1])
+    real = [each for each in await config.list_all() if "-real-" in each["eventId"]]
+    assert told["windowsUsed"] == len({each["windowStart"] for each in real}) == windows
+
+
 async def test_a_forecast_for_the_past_begins_now(shared_admin: AsyncClient) -> None:
     config = await make_config(shared_admin)
     body = {"configName": config.name, "count": 1, "from": "2001-01-01T00:00:00Z"}

@@ -1,4 +1,4 @@
-"""When would so many be through? Counted over the free cells; nothing is booked."""
+"""When would so many be through? Reckoned from the runs of taken cells; nothing is booked."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -37,7 +37,7 @@ async def forecast(
         row = await db.fetchrow(FORECAST, pool, count, from_at, now)
         if row is None:
             raise UnknownPool(pool)
-        if row["cells"] == count:
+        if row["last_at"] is not None:
             return Forecast(
                 first_at=row["first_at"], last_at=row["last_at"], windows=row["windows"]
             )

@@ -1,61 +1,65 @@
--- The first $2 free cells of a pool from $3 on, without taking them. The gaps between the runs are
--- added up until there are enough; pieces are cut at the stretches' edges to count their windows.
-WITH start AS MATERIALIZED (
-    SELECT pool_id, penstock.first_cell_at(pool_id, greatest($3::timestamptz, coalesce($4, clock_timestamp()))) AS cell
+-- The first $2 free cells of a pool from $3 on, without taking them. The last one stands where it
+-- would if nothing were taken, moved on by all runs before it: those with fewer free cells before
+-- them than are wanted.
+WITH pool AS MATERIALIZED (
+    SELECT pool_id,
+        penstock.first_cell_at(
+            pool_id, greatest($3::timestamptz, coalesce($4, clock_timestamp()))) AS cell
     FROM penstock.slot_pool
     WHERE name = $1
-), end_of_cells AS MATERIALIZED (
-    SELECT max(last_cell) + 1 AS cell FROM penstock.slot_stretch JOIN start USING (pool_id)
+), start AS MATERIALIZED (
+    SELECT pool_id, greatest(cell, (
+        SELECT last_cell + 1 FROM penstock.slot_run
+        WHERE pool_id = pool.pool_id AND first_cell <= cell
+        ORDER BY first_cell DESC
+        LIMIT 1)) AS cell
+    FROM pool
 ), run AS (
-    SELECT first_cell, last_cell FROM start
-    CROSS JOIN LATERAL (
-        SELECT first_cell, last_cell FROM penstock.slot_run
-        WHERE pool_id = start.pool_id
-            AND first_cell >= coalesce((
-                SELECT before.first_cell FROM penstock.slot_run AS before
-                WHERE before.pool_id = start.pool_id AND before.first_cell <= start.cell
-                ORDER BY before.first_cell DESC
-                LIMIT 1), start.cell)
-            AND last_cell >= start.cell
-    ) AS r
-    UNION ALL SELECT cell, cell FROM end_of_cells
-), gap AS (
-    SELECT gap_cell, first_cell - gap_cell AS cells
+    -- As floats, which are exact up to 2^53, they are added up in half the time.
+    SELECT last_cell, sum((last_cell - first_cell + 1)::float8)
+        OVER (ORDER BY first_cell ROWS UNBOUNDED PRECEDING)::bigint AS taken
+    FROM penstock.slot_run
+    WHERE pool_id = (SELECT pool_id FROM start) AND first_cell > (SELECT cell FROM start)
+), finish AS MATERIALIZED (
+    SELECT start.cell + $2::bigint - 1 + coalesce((
+        SELECT max(taken) FROM run WHERE last_cell + 1 - start.cell - taken < $2), 0) AS cell
+    FROM start
+), stretch AS (
+    SELECT s.*,
+        (greatest(s.first_cell, start.cell) - s.first_cell + base) / capacity AS first_window,
+        (least(s.last_cell, finish.cell) - s.first_cell + base) / capacity AS last_window,
+        -- The fewest cells of any window: one that is cut by an end of the stretch has fewer.
+        least(capacity, s.last_cell - s.first_cell + 1,
+            CASE WHEN s.first_cell > start.cell THEN capacity - base % capacity END,
+            CASE WHEN s.last_cell < finish.cell
+                THEN (s.last_cell - s.first_cell + base) % capacity + 1 END) AS cells_min
+    FROM start, finish, penstock.slot_stretch AS s
+    WHERE s.pool_id = start.pool_id AND s.last_cell >= start.cell AND s.first_cell <= finish.cell
+), opened AS MATERIALIZED (
+    -- Windows are numbered on; two stretches may share one, which is closed for a part of it.
+    SELECT stretch.*, sum(last_window - first_window + is_new::integer)
+        OVER (ORDER BY first_cell ROWS UNBOUNDED PRECEDING)::bigint - last_window AS windows_before
     FROM (
-        SELECT first_cell,
-            coalesce(lag(last_cell) OVER (ORDER BY first_cell) + 1, start.cell) AS gap_cell
-        FROM run, start
-    ) AS between_runs
-    WHERE first_cell > gap_cell
-), summed AS (
-    -- No gap counts for more than is wanted; as integers they are added up in half the time.
-    SELECT gap_cell, cells, sum(cells) OVER (ORDER BY gap_cell ROWS UNBOUNDED PRECEDING) - cells
-        AS cells_before
-    FROM (SELECT gap_cell, least(cells, $2::bigint)::integer AS cells FROM gap) AS capped
-), used AS (
-    SELECT gap_cell AS low, gap_cell + least(cells, $2::bigint - cells_before) - 1 AS high
-    FROM summed
-    WHERE cells_before < $2
-), piece AS (
-    SELECT greatest(used.low, first_cell) AS low, least(used.high, last_cell) AS high,
-        (greatest(used.low, first_cell) - first_cell + base) / capacity * window_us AS first_window,
-        (least(used.high, last_cell) - first_cell + base) / capacity * window_us AS last_window,
-        window_us
-    FROM used
-    JOIN start ON true
-    JOIN penstock.slot_stretch AS stretch
-        ON stretch.pool_id = start.pool_id
-        AND stretch.first_cell <= used.high AND stretch.last_cell >= used.low
-), counted AS (
-    SELECT low, high, (high - low + 1)::integer AS cells,
-        ((last_window - first_window) / window_us)::integer + 1
-        - (first_window IS NOT DISTINCT FROM lag(last_window) OVER (ORDER BY low))::integer AS windows
-    FROM piece
+        SELECT stretch.*, first_window * window_us IS DISTINCT FROM
+            lag(last_window * window_us) OVER (ORDER BY first_cell) AS is_new
+        FROM stretch
+    ) AS stretch
+), full_up AS (
+    -- The cells just before and behind a run are free, and none in the windows between theirs.
+    SELECT sum(greatest(0, behind.windows_before - before.windows_before - 1
+        + (run.last_cell + 1 - behind.first_cell + behind.base) / behind.capacity
+        - (run.first_cell - 1 - before.first_cell + before.base) / before.capacity)) AS windows
+    FROM penstock.slot_run AS run
+    JOIN opened AS before ON run.first_cell - 1 BETWEEN before.first_cell AND before.last_cell
+    JOIN opened AS behind ON run.last_cell + 1 BETWEEN behind.first_cell AND behind.last_cell
+    WHERE run.pool_id = (SELECT pool_id FROM start)
+        AND run.first_cell > (SELECT cell FROM start)
+        AND run.last_cell < (SELECT cell FROM finish)
+        AND run.last_cell - run.first_cell >= (SELECT min(cells_min) FROM opened) - 1
 )
 SELECT start.pool_id,
-    coalesce(sum(cells), 0) AS cells,
-    penstock.cell_at(start.pool_id, min(low)) AS first_at,
-    penstock.cell_at(start.pool_id, max(high)) AS last_at,
-    coalesce(sum(windows), 0) AS windows
-FROM start LEFT JOIN counted ON true
-GROUP BY start.pool_id;
+    penstock.cell_at(start.pool_id, start.cell) AS first_at,
+    penstock.cell_at(start.pool_id, finish.cell) AS last_at,
+    ((SELECT max(windows_before + last_window) FROM opened) - coalesce(full_up.windows, 0))::bigint
+        AS windows
+FROM start, finish, full_up;
