@@ -19,16 +19,16 @@ WARM_UP_SECONDS: Final = 1.0  # Connections are opened and statements prepared.
 ARRIVE_SECONDS_MAX: Final = 15.0
 
 
-def subscriptions(receiver: Receiver) -> list[NewSubscription]:
-    """Return the healthy and the silent; each has events of its own."""
-    paths = {"warm": "", "healthy": "", "silent": "silent/"}
+def subscriptions(healthy: Receiver, silent: Receiver) -> list[NewSubscription]:
+    """Return endpoints of two servers; each has events of its own."""
+    places = {"warm": healthy.url, "healthy": healthy.url, "silent": f"{silent.url}silent/"}
     return [
         NewSubscription(
-            url=f"{receiver.url}{path}{number}",
+            url=f"{place}{number}",
             event_types=[f"{sort}.{number}"],
             timeout=TIMEOUT,
         )
-        for sort, path in paths.items()
+        for sort, place in places.items()
         for number in range(ENDPOINTS)
     ]
 

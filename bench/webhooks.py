@@ -370,7 +370,8 @@ async def _latency(bench: Bench, waits: list[float], *, hang: bool) -> Measureme
     async def run() -> Figures:
         async with (
             receiving() as receiver,
-            prepared(bench, hanging.subscriptions(receiver)) as scene,
+            receiving() as silent,
+            prepared(bench, hanging.subscriptions(receiver, silent)) as scene,
         ):
             bench.report.doing(f"penstock: healthy endpoints {'beside silent ones' * hang}")
             with bench.watched() as others:

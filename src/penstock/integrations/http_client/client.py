@@ -76,7 +76,7 @@ class Client:
         """Send `body` with the route's headers and these; return whatever the receiver answers.
 
         `timeout` is in seconds and for everything: the wait for a connection, DNS, connecting,
-        TLS, and the response to its last byte; it is kept to within 0.05 s. Raises
+        TLS, and the response to its last byte; it is kept to within 0.02 s. Raises
         CallFailed if there is no full response, and BadHeader before anything is sent.
         """
         request = encode_request(route, headers, body)

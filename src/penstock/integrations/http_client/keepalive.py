@@ -8,7 +8,7 @@ from penstock.integrations.http_client.reader import Reader
 
 # One timer watches all connections, so a deadline is noticed up to this late. A timer of its own
 # would cost each request 0.9 µs and `asyncio.timeout` 3.6; a look at 512 connections takes 16 µs.
-LOOK_SECONDS = 0.05
+LOOK_SECONDS = 0.02
 # Ending is a matter of a few turns of the loop.
 CLOSE_SECONDS_MAX = 1.0
 
