@@ -1,7 +1,7 @@
 """Write how attempts ended: fenced by the lease's token, one statement for a whole batch."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import assert_never
 
@@ -15,7 +15,6 @@ from penstock.kernel.item import (
     Done,
     Ending,
     Hold,
-    ItemId,
     Retry,
     Returned,
     Snooze,
@@ -43,13 +42,16 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written about an attempt that is not simply done."""
+    """What is written about an attempt."""
 
     outcome: str
     again_in: float | None = None
     reason: str | None = None
     result: str | None = None
     due_at: datetime | None = None
+
+
+PLAIN = Record(outcome="done")
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -72,19 +74,14 @@ async def settle(
     `closes`: nothing of the lease is left after this. If it was lost, the results are kept as late
     and change nothing. A repeat after a lost answer is harmless.
     """
-    records = {
-        each.claimed.id: record(each, lane, since=now or lease.claimed_at)
-        for each in ended
-        if each.ending is not DONE
-    }
-    written = records.values()
+    written, places = _written(ended, lane, since=now or lease.claimed_at)
     repeated = await db.fetchval(
         SETTLE,
         lease.token,
         closes,
         _array([each.claimed.id for each in ended]),
         _array([each.duration_ms for each in ended]),
-        list(records),
+        _array(places),
         [each.outcome for each in written],
         [each.again_in for each in written],
         [each.reason for each in written],
@@ -93,12 +90,17 @@ async def settle(
         now,
     )
     if repeated is None:
+        records = [written[place - 1] for place in places]
         await _keep_late(db, lease, ended, records=records, now=now)
         return None
     if lane.ordering == "per_key":
         # A line that was moved up when this was first said must not move once more.
-        fresh = [each for each in ended if each.claimed.id not in repeated]
-        await _move_lines_up(db, lane, fresh, records=records)
+        fresh = [
+            (each.claimed, written[place - 1])
+            for each, place in zip(ended, places, strict=True)
+            if each.claimed.id not in repeated
+        ]
+        await _move_lines_up(db, lane, fresh)
     waits = (each.again_in for each in written if each.again_in is not None)
     return Settled(min(waits, default=None))
 
@@ -106,6 +108,27 @@ async def settle(
 def _array(numbers: list[int]) -> str:
     """Return numbers as PostgreSQL writes an array; faster than the driver encodes one."""
     return f"{{{','.join(map(str, numbers))}}}"
+
+
+def _written(
+    ended: Sequence[Ended], lane: Lane, *, since: datetime
+) -> tuple[list[Record], list[int]]:
+    """Return what is to be written, and for each item its place in that, from 1 on.
+
+    What is simply done stands in the first place. A handler may return one Done for many items;
+    it is written once.
+    """
+    written, places = [PLAIN], list[int]()
+    alike = {id(DONE): 1}
+    for each in ended:
+        place = alike.get(id(each.ending))
+        if place is None:
+            written.append(record(each, lane, since=since))
+            place = len(written)
+            if isinstance(each.ending, Done):
+                alike[id(each.ending)] = place
+        places.append(place)
+    return written, places
 
 
 def record(ended: Ended, lane: Lane, *, since: datetime) -> Record:
@@ -155,20 +178,18 @@ def _again(
 
 
 async def _move_lines_up(
-    db: Connection, lane: Lane, ended: Sequence[Ended], *, records: Mapping[ItemId, Record]
+    db: Connection, lane: Lane, ended: Sequence[tuple[Claimed, Record]]
 ) -> None:
     """Let the followers of ended heads go on, as the lane says for those that died."""
     done: list[str] = []
     dead: list[tuple[int, str]] = []
-    for each in ended:
-        item_id, order_key = each.claimed.id, each.claimed.order_key
-        if order_key is None:
+    for claimed, written in ended:
+        if claimed.order_key is None:
             continue
-        outcome = records[item_id].outcome if item_id in records else "done"
-        if outcome == "done":
-            done.append(order_key)
-        elif outcome == "dead":
-            dead.append((item_id, order_key))
+        if written.outcome == "done":
+            done.append(claimed.order_key)
+        elif written.outcome == "dead":
+            dead.append((claimed.id, claimed.order_key))
     if done:
         await promote(db, lane.lane_id, done)
     if dead:
@@ -180,12 +201,14 @@ async def _keep_late(
     lease: Lease,
     ended: Sequence[Ended],
     *,
-    records: Mapping[ItemId, Record],
+    records: Sequence[Record],
     now: datetime | None,
 ) -> None:
-    plain = Record(outcome="done")
-    kept = [(each.claimed, records.get(each.claimed.id, plain)) for each in ended]
-    kept = [(claimed, written) for claimed, written in kept if written.outcome != "returned"]
+    kept = [
+        (each.claimed, written)
+        for each, written in zip(ended, records, strict=True)
+        if written.outcome != "returned"
+    ]
     await db.fetch(
         SETTLE_LATE,
         lease.token,

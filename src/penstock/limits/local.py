@@ -16,11 +16,9 @@ from penstock.limits.gate import Condition, Pass, Reason, Refusal, Rules, Verdic
 from penstock.limits.policy import (
     AHEAD,
     CROWD_MAX,
-    EPOCH,
     HOLD_MIN,
     LINE_FORGOTTEN,
     LINE_MAX,
-    MICROSECOND,
     MILLION,
     REST_MAX,
     interval_of,
@@ -50,7 +48,7 @@ class LocalGate:
 
     async def enter(self, key: str, rules: Rules) -> Pass | Refusal:
         """Let the caller in, now or in a moment, or tell it when to come back."""
-        now = (self._clock.now() - EPOCH) // MICROSECOND
+        now = self._clock.microseconds()
         self._until_sweep -= 1
         if not self._until_sweep:
             self._sweep(now)
@@ -102,7 +100,7 @@ class LocalGate:
             here = self._keys[passed.key] = _Key()
         here.slots.pop(passed.slot, None)
         if verdict == "failing" or here.breaker is not None or rest is not None:
-            now = (self._clock.now() - EPOCH) // MICROSECOND
+            now = self._clock.microseconds()
             here.judge(passed, rules, verdict, now=now)
             if rest is not None:
                 here.rest(now, microseconds(rest))
@@ -112,7 +110,7 @@ class LocalGate:
         here = self._keys.get(key)
         if here is None:
             return Condition()
-        now = (self._clock.now() - EPOCH) // MICROSECOND
+        now = self._clock.microseconds()
         return condition_of(
             here.breaker, now, rest_until=here.rest_until, slots_until=here.slots.values()
         )

@@ -4,13 +4,12 @@ Instants and lengths are whole microseconds here, instants since 1970, so that P
 whose numbers are all floats, reckon exactly alike.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from math import ceil
 
+from penstock.base.clock import EPOCH, MICROSECOND
 from penstock.limits.gate import Rules
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
 MILLION = 1_000_000  # Microseconds in a second. Also the parts that a random number is given in.
 
 # A caller waits this long for its instant himself. That fills the rate although callers come back

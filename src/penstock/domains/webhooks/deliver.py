@@ -5,7 +5,8 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from time import time
+from functools import lru_cache
+from time import monotonic, time
 
 from penstock.base.aio import finish
 from penstock.base.errors import CallFailed
@@ -19,6 +20,7 @@ from penstock.limits.gate import Gate, Pass, Refusal, Verdict
 RESPONSE_BYTES_MAX = (
     16 * 1024
 )  # Of a response, kept with the attempt: for people, not for archives.
+ALIKE_BYTES_MAX = 256  # Of an answer that others may have given in the same words.
 PAUSED_FOR = timedelta(minutes=1)  # How soon a paused subscription is looked at again.
 JITTER = 0.1  # Of a subscription's own schedule, as of the lane's.
 # A rate of 50 a second leaves 20 ms between two calls; a quarter of that changes no second's count
@@ -70,15 +72,14 @@ class Deliver:
         workers would come in a bunch, and exceed the rate. Not for ever, though: a process that
         is always late must not stop.
         """
-        now = asyncio.get_running_loop().time
         tries = 0
         while True:
-            asked_at = now()
+            asked_at = monotonic()
             passed = await self.gate.enter(channel.subscription_id, channel.rules)
             if isinstance(passed, Refusal) or passed.wait <= EARLY_MAX:
                 return passed
             await self._wait(passed, channel)
-            lateness = now() - asked_at - passed.wait
+            lateness = monotonic() - asked_at - passed.wait
             if tries == LATE_TRIES or lateness <= LATE_MAX.total_seconds():
                 return passed
             tries += 1
@@ -111,12 +112,9 @@ class Deliver:
             self._tell(delivery, attempt, reason=failed.kind)
             result = {"error": failed.kind}
             return _again(str(failed), FAILING, channel, attempt=attempt, result=result), FAILING
-        result = {
-            "status": answer.status,
-            "response": answer.body[:RESPONSE_BYTES_MAX].decode(errors="replace"),
-        }
         if is_success(answer.status):
-            return Done(result), DELIVERED
+            return _done(answer.status, answer.body), DELIVERED
+        result = _result(answer.status, answer.body)
         judgement = judge(answer.status, answer.header("retry-after"), now=datetime.now(UTC))
         reason = f"HTTP {answer.status}"
         self._tell(delivery, attempt, reason=reason)
@@ -132,6 +130,21 @@ class Deliver:
             attempt=attempt,
             reason=reason,
         )
+
+
+def _done(status: int, body: bytes) -> Done:
+    return (
+        _done_alike(status, body) if len(body) <= ALIKE_BYTES_MAX else Done(_result(status, body))
+    )
+
+
+@lru_cache(maxsize=1_024)  # Most answers say the same few words; one object serves them all.
+def _done_alike(status: int, body: bytes) -> Done:
+    return Done(_result(status, body))
+
+
+def _result(status: int, body: bytes) -> dict[str, object]:
+    return {"status": status, "response": body[:RESPONSE_BYTES_MAX].decode(errors="replace")}
 
 
 def _put_off(channel: Channel) -> Outcome:

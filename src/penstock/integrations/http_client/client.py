@@ -58,6 +58,8 @@ class Client:
         self._opened_total = 0
         self._retried_total = 0
         self._is_closed = False
+        # Kept, since asyncio asks the system for the process each time before it tells.
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -81,7 +83,9 @@ class Client:
         """
         request = encode_request(route, headers, body)
         started = perf_counter()
-        until = asyncio.get_running_loop().time() + timeout
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        until = self._loop.time() + timeout
         if self._turns > 0:
             self._turns -= 1
         else:

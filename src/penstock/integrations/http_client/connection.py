@@ -26,6 +26,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_answer",
         "_is_reused",
+        "_loop",
         "_on_idle",
         "_on_over",
         "_reader",
@@ -51,6 +52,7 @@ class Connection(asyncio.Protocol):
         self.expires_at = expires_at
         self.until = inf
         self.ended: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
         self._reader = reader
         self._on_idle = on_idle
         self._on_over = on_over
@@ -68,7 +70,7 @@ class Connection(asyncio.Protocol):
         """
         if self.is_over or self._transport is None:
             raise failure("closed", "the connection was closed before the request")
-        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Response] = self._loop.create_future()
         self._answer = answer
         self._started = started
         self.until = until
@@ -110,7 +112,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin, as asyncio tells."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it.
-        self.ended = asyncio.get_running_loop().create_future()
+        self.ended = self._loop.create_future()
         if self.is_over:
             # It was given up while it was being opened.
             self._transport.abort()

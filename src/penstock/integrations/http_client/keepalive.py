@@ -22,6 +22,7 @@ class KeepAlive:
         self._open: set[Connection] = set()
         self._idle: dict[str, list[Connection]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # Once there is a connection.
 
     @property
     def open_count(self) -> int:
@@ -47,11 +48,11 @@ class KeepAlive:
         """Return a connection to be opened; if there are too many, the oldest idle one goes."""
         if len(self._open) >= self._limits.connections_max:
             self._drop_oldest()
-        now = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
         connection = Connection(
             origin,
             Reader(self._limits),
-            expires_at=now + self._limits.lifetime.total_seconds(),
+            expires_at=self._loop.time() + self._limits.lifetime.total_seconds(),
             on_idle=self._keep,
             on_over=self._forget,
         )
@@ -73,7 +74,8 @@ class KeepAlive:
             self._timer = None
 
     def _keep(self, connection: Connection) -> None:
-        now = asyncio.get_running_loop().time()
+        assert self._loop is not None
+        now = self._loop.time()
         stack = self._idle.get(connection.origin, ())
         if now >= connection.expires_at or len(stack) >= self._limits.idle_per_origin_max:
             connection.drop()

@@ -29,7 +29,7 @@ from penstock.limits import policy
 from penstock.limits.breaker import Breaker
 from penstock.limits.condition import condition_of
 from penstock.limits.gate import Condition, Pass, Reason, Refusal, Rules, Verdict
-from penstock.limits.policy import EPOCH, MILLION, interval_of, microseconds, millionths
+from penstock.limits.policy import MILLION, interval_of, microseconds, millionths
 
 # A delivery must not hang on its gate. Redis answers within a millisecond, or is not well.
 TIMEOUT = timedelta(milliseconds=250)
@@ -202,7 +202,7 @@ class RedisGate:
 
     def _now(self) -> int:
         """Return the instant to decide by, 0 for the server's."""
-        return microseconds(self._clock.now() - EPOCH) if self._clock else 0
+        return self._clock.microseconds() if self._clock else 0
 
     def _keys(self, key: str, *parts: str) -> tuple[str, ...]:
         return tuple([f"{self._prefix}{part}:{key}" for part in parts])

@@ -1,7 +1,8 @@
 -- Write how attempts of one lease ended. Fenced: without the lease row nothing happens and no row
 -- comes back. The lease is closed when $2 holds; else it keeps only what is still unsettled.
--- $3 and $4 list all that has ended; what is not simply done stands in the arrays from $5 on. They
--- come as text, because encoding long arrays is what a worker would spend most of its time on.
+-- $3, $4 and $5 list all that has ended; $5 is where in the arrays from $6 on it stands what is to be
+-- written, and many may share a place. The lists come as text, because encoding long arrays is what
+-- a worker would spend most of its time on.
 WITH fenced AS MATERIALIZED (
     SELECT lease.*, coalesce($11::timestamptz, now()) AS settled_at
     FROM penstock.lease
@@ -25,15 +26,15 @@ WITH fenced AS MATERIALIZED (
     WHERE lease.token = fenced.token AND NOT $2
 ), ended AS MATERIALIZED (
     SELECT e.id, h.attempt + 1 AS attempt, h.forgiven, e.duration_ms,
-        coalesce(x.outcome, 'done') AS outcome, x.reason, x.result, x.due_at,
+        x.outcome, x.reason, x.result, x.due_at,
         f.token, f.lane_id, f.claimed_at, f.settled_at,
         f.settled_at + make_interval(secs => x.again_in) AS retry_at
     FROM fenced AS f
-    CROSS JOIN LATERAL unnest($3::text::bigint[], $4::text::integer[]) AS e (id, duration_ms)
+    CROSS JOIN LATERAL unnest($3::text::bigint[], $4::text::integer[], $5::text::integer[])
+        AS e (id, duration_ms, place)
     JOIN held_item AS h USING (id)
-    LEFT JOIN unnest(
-        $5::bigint[], $6::text[], $7::float8[], $8::text[], $9::jsonb[], $10::timestamptz[]
-    ) AS x (id, outcome, again_in, reason, result, due_at) USING (id)
+    JOIN unnest($6::text[], $7::float8[], $8::text[], $9::jsonb[], $10::timestamptz[])
+        WITH ORDINALITY AS x (outcome, again_in, reason, result, due_at, place) USING (place)
 ), recorded AS (
     INSERT INTO penstock.attempt
         (item_id, token, claimed_at, settled_at, retry_at, lane_id, duration_ms, attempt, outcome,
