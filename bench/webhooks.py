@@ -56,7 +56,7 @@ from penstock.domains.webhooks.plug import ORDERED_LANE
 from penstock.domains.webhooks.subscription import NewSubscription
 
 AT_ONCE: Final = 100
-DELIVERIES_MAX: Final = 30_000
+DELIVERIES_MAX: Final = 100_000
 DELIVER_SECONDS_MAX: Final = 60.0
 POST_SECONDS_MAX: Final = 4.0
 CALLERS: Final = 64

@@ -76,13 +76,13 @@ class Signer:
                 return b"webhook-id: %b\r\nwebhook-timestamp: %b\r\nwebhook-signature: %b\r\n" % (
                     name,
                     seconds,
-                    b" ".join([sign(head, body) for sign in self._signs]),
+                    self._signatures(head, body),
                 )
             case "svix":
                 head = b"%b.%b." % (name, seconds)
                 return (
                     b"webhook-id: %b\r\nsvix-id: %b\r\nsvix-timestamp: %b\r\nsvix-signature: %b\r\n"
-                    % (name, name, seconds, b" ".join([sign(head, body) for sign in self._signs]))
+                    % (name, name, seconds, self._signatures(head, body))
                 )
             case "github":
                 signature = self._signs[0](b"", body)
@@ -95,6 +95,11 @@ class Signer:
                     seconds,
                     signatures,
                 )
+
+    def _signatures(self, head: bytes, body: bytes) -> bytes:
+        if len(self._signs) == 1:  # As nearly always; a list of one takes a fifth of a microsecond.
+            return self._signs[0](head, body)
+        return b" ".join([sign(head, body) for sign in self._signs])
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +173,7 @@ def _hmac(secret: HmacSecret) -> Sign:
 
     def digest(head: bytes, body: bytes) -> bytes:
         each = keyed.copy()
-        each.update(head)
-        each.update(body)
+        each.update(head + body)
         return each.finalize()
 
     return digest
