@@ -38,15 +38,16 @@ class Coalescer(Generic[K, V]):
         self._run = run
         self._batch_max = batch_max
         self._waiting: list[tuple[K, asyncio.Future[V]]] = []
-        self._is_running = False
+        # While batches are answered. Kept, since to ask for it each time is a system call.
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def ask(self, asked: K) -> V:
         """Return the answer or raise it; what fails a batch is raised to everybody in it."""
-        answer: asyncio.Future[V] = asyncio.get_running_loop().create_future()
-        self._waiting.append((asked, answer))
-        if not self._is_running:
-            self._is_running = True
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
             detach(self._answer_all())
+        answer: asyncio.Future[V] = self._loop.create_future()
+        self._waiting.append((asked, answer))
         return await answer
 
     async def _answer_all(self) -> None:
@@ -59,7 +60,7 @@ class Coalescer(Generic[K, V]):
                 for _ in range(TURNS):
                     await asyncio.sleep(0)
         finally:
-            self._is_running = False
+            self._loop = None
 
     async def _answer(self, batch: list[tuple[K, asyncio.Future[V]]]) -> None:
         if not batch:
