@@ -11,12 +11,13 @@ import msgspec
 import pytest
 
 from penstock import Dead, Done, Hold, Item, Retry
-from penstock.kernel.claim import Claimed, Lease
+from penstock.kernel.claim import REWIND_INTERVAL, Claimed, Lease
 from penstock.kernel.crew import Crew
 from penstock.kernel.enqueue import enqueue, enqueue_many
 from penstock.kernel.inspect import balance, read_attempts
 from penstock.kernel.item import ItemId, NewItem
 from penstock.kernel.lane import Lane, pause_lane, resume_lane, set_lane
+from penstock.kernel.runner import LOOK_PAUSE
 from penstock.kernel.sweep import rescue
 from penstock.kernel.worker import Worker
 from penstock.postgres.pool import Connection, Pool
@@ -161,7 +162,7 @@ async def test_a_timer_wakes_it_when_the_next_item_is_due(
         assert await db.fetchval("SELECT clock_timestamp()") >= due_at
 
 
-async def test_a_burst_of_notifications_is_two_claims(
+async def test_a_burst_of_notifications_is_a_few_claims(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
     """One for what is there at the first, and one for all that came meanwhile."""
@@ -181,6 +182,24 @@ async def test_a_burst_of_notifications_is_two_claims(
 
     # Besides those two there may be a rewind, and one for a notification that came last.
     assert 1 <= claims_of(worker) - before <= 4
+
+
+async def test_news_all_the_time_is_looked_for_every_five_milliseconds(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """However slow the machine is: the more time passes, the more claims there may be."""
+    worker = worker_of(dsn, pool, kind_of(lane, Inbox()), poll_interval=NEVER)
+    loop = asyncio.get_running_loop()
+    async with running(worker):
+        await until_listening(db)
+        before, began_at = claims_of(worker), loop.time()
+        for _ in range(400):
+            worker._notified(str(lane.lane_id))
+            await db.fetchval("SELECT 1")
+        claims, seconds = claims_of(worker) - before, loop.time() - began_at
+
+    rewinds = seconds / REWIND_INTERVAL
+    assert claims <= seconds / LOOK_PAUSE.total_seconds() + rewinds + 4
 
 
 async def test_news_is_not_lost_on_a_lane_that_has_no_room(

@@ -38,16 +38,15 @@ class Coalescer(Generic[K, V]):
         self._run = run
         self._batch_max = batch_max
         self._waiting: list[tuple[K, asyncio.Future[V]]] = []
-        # While batches are answered. Kept, since to ask for it each time is a system call.
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_running = False
 
     async def ask(self, asked: K) -> V:
         """Return the answer or raise it; what fails a batch is raised to everybody in it."""
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-            detach(self._answer_all())
-        answer: asyncio.Future[V] = self._loop.create_future()
+        answer: asyncio.Future[V] = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, answer))
+        if not self._is_running:
+            self._is_running = True
+            detach(self._answer_all())
         return await answer
 
     async def _answer_all(self) -> None:
@@ -60,7 +59,7 @@ class Coalescer(Generic[K, V]):
                 for _ in range(TURNS):
                     await asyncio.sleep(0)
         finally:
-            self._loop = None
+            self._is_running = False
 
     async def _answer(self, batch: list[tuple[K, asyncio.Future[V]]]) -> None:
         if not batch:

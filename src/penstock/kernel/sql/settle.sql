@@ -1,8 +1,8 @@
 -- Write how attempts of one lease ended. Fenced: without the lease row nothing happens and no row
 -- comes back. The lease is closed when $2 holds; else it keeps only what is still unsettled.
--- $3, $4 and $5 list all that has ended; $5 is where in the arrays from $6 on it stands what is to be
--- written, and many may share a place. The lists come as text, because encoding long arrays is what
--- a worker would spend most of its time on.
+-- $3, $4 and $5 list all that has ended. $5 is the place, in the arrays from $6 on, of what is to be
+-- written about it; many may share one. The lists come as text, because encoding long arrays is
+-- what a worker would spend most of its time on.
 WITH fenced AS MATERIALIZED (
     SELECT lease.*, coalesce($11::timestamptz, now()) AS settled_at
     FROM penstock.lease

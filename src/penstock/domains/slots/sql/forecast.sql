@@ -57,8 +57,7 @@ WITH pool AS MATERIALIZED (
         AND run.last_cell < (SELECT cell FROM finish)
         AND run.last_cell - run.first_cell >= (SELECT min(cells_min) FROM opened) - 1
 )
-SELECT start.pool_id,
-    penstock.cell_at(start.pool_id, start.cell) AS first_at,
+SELECT penstock.cell_at(start.pool_id, start.cell) AS first_at,
     penstock.cell_at(start.pool_id, finish.cell) AS last_at,
     ((SELECT max(windows_before + last_window) FROM opened) - coalesce(full_up.windows, 0))::bigint
         AS windows
