@@ -1,6 +1,7 @@
 """The real server on a real port: it says where it is, serves, and stops in good order."""
 
 import asyncio
+import gc
 import re
 import socket
 from collections.abc import AsyncGenerator
@@ -9,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from httpx import AsyncClient, ConnectError
 from structlog.testing import capture_logs
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from penstock import Penstock
 from penstock.api import serve
@@ -32,6 +34,17 @@ async def served(app: Penstock, stop: asyncio.Event) -> AsyncGenerator[str]:
             stop.set()
 
 
+@asynccontextmanager
+async def collector_off() -> AsyncGenerator[None]:
+    """Collect what there is, and then nothing while the body runs."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 async def test_the_real_server_tells_its_url_and_serves_it(penstock: Penstock) -> None:
     async with penstock.pool.acquire() as db:
         _, token = await create_key(db, "admin", ["admin"], who="test")
@@ -51,6 +64,19 @@ async def test_the_real_server_tells_its_url_and_serves_it(penstock: Penstock) -
     assert accepted.status_code == 202
     assert shown.json()["payload"] == {"a": 1}
     assert "server" not in shown.headers
+
+
+async def test_an_answered_call_leaves_nothing_for_the_collector(penstock: Penstock) -> None:
+    async with (
+        served(penstock, asyncio.Event()) as url,
+        AsyncClient(base_url=url) as client,
+        collector_off(),
+    ):
+        for _ in range(10):
+            await client.get("/health")
+        left = sum(isinstance(each, RequestResponseCycle) for each in gc.get_objects())
+
+    assert left <= 1, "a connection keeps its last call, and nothing else does"
 
 
 async def test_the_real_server_cuts_off_a_body_over_the_limit(penstock: Penstock) -> None:
