@@ -3,7 +3,11 @@
 -- $3, $4 and $5 list all that has ended. $5 is the place, in the arrays from $6 on, of what is to be
 -- written about it; many may share one. The lists come as text, because encoding long arrays is
 -- what a worker would spend most of its time on.
-WITH fenced AS MATERIALIZED (
+WITH listed AS MATERIALIZED (
+    -- Parsed once: in a condition it would be for each row.
+    SELECT * FROM unnest($3::text::bigint[], $4::text::integer[], $5::text::integer[])
+        AS e (id, duration_ms, place)
+), fenced AS MATERIALIZED (
     SELECT lease.*, coalesce($11::timestamptz, now()) AS settled_at
     FROM penstock.lease
     WHERE token = $1
@@ -20,7 +24,7 @@ WITH fenced AS MATERIALIZED (
     SET (item_ids, attempts, forgiven) = (
         SELECT array_agg(id), array_agg(attempt), array_agg(forgiven)
         FROM held_item
-        WHERE id <> ALL ($3::text::bigint[])
+        WHERE id NOT IN (SELECT id FROM listed)
     )
     FROM fenced
     WHERE lease.token = fenced.token AND NOT $2
@@ -30,8 +34,7 @@ WITH fenced AS MATERIALIZED (
         f.token, f.lane_id, f.claimed_at, f.settled_at,
         f.settled_at + make_interval(secs => x.again_in) AS retry_at
     FROM fenced AS f
-    CROSS JOIN LATERAL unnest($3::text::bigint[], $4::text::integer[], $5::text::integer[])
-        AS e (id, duration_ms, place)
+    CROSS JOIN listed AS e
     JOIN held_item AS h USING (id)
     JOIN unnest($6::text[], $7::float8[], $8::text[], $9::jsonb[], $10::timestamptz[])
         WITH ORDINALITY AS x (outcome, again_in, reason, result, due_at, place) USING (place)
@@ -58,7 +61,7 @@ WITH fenced AS MATERIALIZED (
 )
 -- What an earlier settle of the same lease has written already, if its answer did not come through.
 SELECT CASE
-    WHEN (SELECT count(*) FROM ended) = cardinality($3::text::bigint[]) THEN '{}'
-    ELSE ARRAY(SELECT unnest($3::text::bigint[]) EXCEPT SELECT id FROM held_item)
+    WHEN (SELECT count(*) FROM ended) = (SELECT count(*) FROM listed) THEN '{}'
+    ELSE ARRAY(SELECT id FROM listed EXCEPT SELECT id FROM held_item)
     END::bigint[]
 FROM fenced;
