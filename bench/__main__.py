@@ -47,7 +47,9 @@ def _options() -> argparse.Namespace:
         "--peers", nargs="*", choices=[p.name for p in PEERS], metavar="PEER", default=None
     )
     parser.add_argument("--items", type=_count, help="items per drain (default 1M, quick 100k)")
-    parser.add_argument("--rounds", type=int, help="turns of the 90 %% pairs (default 3, quick 1)")
+    parser.add_argument(
+        "--rounds", type=int, help="turns of what is measured in turns (default 5, quick 1)"
+    )
     parser.add_argument("--json", type=Path, default=RESULT, metavar="PATH")
     parser.add_argument("--list", action="store_true", help="say which cases and peers there are")
     parser.add_argument("--strict", action="store_true", help="exit 1 when a bar is missed")
@@ -110,7 +112,7 @@ def _sizes(options: argparse.Namespace) -> Sizes:
         rate_seconds=5.0 if quick else 30.0,
         idle_seconds=10.0 if quick else 30.0,
         burst_seconds=3.0 if quick else 10.0,
-        rounds=options.rounds or (1 if quick else 3),
+        rounds=options.rounds or (1 if quick else 5),
         quiet_seconds_max=3.0 if quick else 30.0,
     )
 

@@ -20,7 +20,7 @@ from bench.figures import (
     best,
     detail,
     limit_row,
-    middle,
+    middle_turn,
     named,
     ratio_row,
 )
@@ -167,7 +167,7 @@ async def _beside_empty(
     prepare: Callable[[Stage], Awaitable[None]] | None = None,
     hold: bool = False,
 ) -> Row:
-    """Drain the empty case and the hard case in turns, and compare their medians."""
+    """Drain the empty case and the hard case in turns."""
     items = bench.sizes.items
 
     async def run(on: Stage) -> tuple[float, dict[str, float]]:
@@ -184,7 +184,8 @@ async def _beside_empty(
     for _ in range(rounds or bench.sizes.rounds):
         empty.append(await measure.drain_rate(bench, bench.ours))
         hard.append(await attempt(bench, bench.ours, what=name, unit="/s", run=run))
-    return ratio_row(name, middle(hard), named(middle(empty), "empty case"), bar=at_least(0.9))
+    ours, theirs = middle_turn(hard, empty)
+    return ratio_row(name, ours, named(theirs, "empty case"), bar=at_least(0.9))
 
 
 @contextlib.asynccontextmanager

@@ -106,13 +106,20 @@ def best(measurements: list[Measurement], *, lowest: bool = False) -> Measuremen
     return choose(known, key=lambda m: m.value or 0.0)
 
 
-def middle(measurements: list[Measurement]) -> Measurement:
-    """Return the median measurement of several rounds, or the first one that failed."""
-    missing = [m for m in measurements if m.value is None]
-    if missing:
-        return missing[0]
-    ranked = sorted(measurements, key=lambda m: m.value or 0.0)
-    return ranked[(len(ranked) - 1) // 2]
+def middle_turn(
+    own: list[Measurement], theirs: list[Measurement]
+) -> tuple[Measurement, Measurement]:
+    """Return the turn with the median ratio of two that were measured in turns.
+
+    The machine is faster at one time than at another, by a half and for longer than a turn: only
+    what was measured in one turn has met the same machine. A turn that failed goes first.
+    """
+    turns = list(zip(own, theirs, strict=True))
+    for turn in turns:
+        if None in (turn[0].value, turn[1].value):
+            return turn
+    turns.sort(key=lambda turn: (turn[0].value or 0.0) / (turn[1].value or 1.0))
+    return turns[(len(turns) - 1) // 2]
 
 
 def detail(of: Measurement, key: str, unit: str) -> Measurement:

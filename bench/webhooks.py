@@ -39,7 +39,7 @@ from bench.figures import (
     at_most,
     detail,
     limit_row,
-    middle,
+    middle_turn,
     named,
     ratio_row,
 )
@@ -94,10 +94,9 @@ async def deliver(bench: Bench) -> list[Row]:
         own.append(await _deliver(bench))
     busy = await _deliver_beside_calls(bench)
     name = f"webhook deliveries, {AT_ONCE} at once"
-    ours = middle(own)
     return [
-        ratio_row(name, ours, middle(limits), bar=at_least(0.5)),
-        ratio_row(name, ours, middle(theirs), bar=at_least(1.5)),
+        ratio_row(name, *middle_turn(own, limits), bar=at_least(0.5)),
+        ratio_row(name, *middle_turn(own, theirs), bar=at_least(1.5)),
         ratio_row(
             f"the same while {CALLERS} HTTP clients post events",
             busy,
@@ -154,7 +153,7 @@ async def hung(bench: Bench) -> list[Row]:
     beside: list[float] = []
     await bench.quiet()
     # The slowest hundredth of one round is a handful of moments, most of them the disk's.
-    for _ in range(2 * bench.sizes.rounds):
+    for _ in range(bench.sizes.rounds + 1):
         alone = await _latency(bench, without, hang=False)
         own = await _latency(bench, beside, hang=True)
     name = "healthy endpoints while others hang"
