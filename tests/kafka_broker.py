@@ -19,15 +19,23 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol
 
+import trustme
 from confluent_kafka import KafkaError, KafkaException, cimpl
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 KAFKA_VERSION = "4.3.1"
 FETCH_SECONDS = 60.0  # Forty megabytes; who has a slower line than that gets the mock.
 WAIT_SECONDS = 60.0  # A broker takes three seconds to start.
 CLUSTER = "cGVuc3RvY2stdGVzdHMtMQ"  # Any sixteen bytes.
+USERNAME, PASSWORD = "penstock", "not a secret: tests have it"
 JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -114,24 +122,45 @@ class GivenBroker:
 
 @dataclass(slots=True)
 class RealBroker:
-    """Apache Kafka, broker and controller in one process."""
+    """Apache Kafka, broker and controller in one process.
+
+    It has two doors: one for everybody, and one by TLS for the account of the tests.
+    """
 
     folder: Path
     jars: Path
     port: int = field(default_factory=free_port)
+    secure_port: int = field(default_factory=free_port)
     name: str = f"Apache Kafka {KAFKA_VERSION}"
     _process: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(self.ca)
+        self._keystore.write_bytes(keystore(authority.issue_cert("localhost")))
         self._properties.write_text("\n".join(self._settings()), encoding="ascii")
-        format_data = ("kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c")
-        if self._java(*format_data).wait(WAIT_SECONDS) != 0:
+        account = f"SCRAM-SHA-512=[name={USERNAME},password={PASSWORD}]"
+        format_data = ("format", "-t", CLUSTER, "--add-scram", account, "-c")
+        if self._java("kafka.tools.StorageTool", *format_data).wait(WAIT_SECONDS) != 0:
             raise NoBroker
         self.revive()
 
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def secure_bootstrap(self) -> str:
+        return f"localhost:{self.secure_port}"
+
+    @property
+    def ca(self) -> Path:
+        """The certificate of the authority that vouches for the secure door."""
+        return self.folder / "ca.pem"
+
+    @property
+    def _keystore(self) -> Path:
+        return self.folder / "server.pem"
 
     @property
     def _properties(self) -> Path:
@@ -177,10 +206,13 @@ class RealBroker:
         yield "process.roles=broker,controller"
         yield "node.id=1"
         yield f"controller.quorum.voters=1@127.0.0.1:{controller}"
-        yield f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}"
-        yield f"advertised.listeners=PLAINTEXT://{self.bootstrap}"
+        doors = f"PLAINTEXT://127.0.0.1:{self.port},SECURE://127.0.0.1:{self.secure_port}"
+        yield f"listeners={doors},CONTROLLER://127.0.0.1:{controller}"
+        yield f"advertised.listeners=PLAINTEXT://{self.bootstrap},SECURE://{self.secure_bootstrap}"
         yield "controller.listener.names=CONTROLLER"
-        yield "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
+        protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL"
+        yield f"listener.security.protocol.map={protocols}"
+        yield from self._secure_door()
         yield f"log.dirs={self.folder}/data"
         for log in ("offsets.topic", "transaction.state.log"):
             yield f"{log}.replication.factor=1"
@@ -191,6 +223,23 @@ class RealBroker:
         yield "group.min.session.timeout.ms=100"
         yield "broker.session.timeout.ms=1000"
         yield "broker.heartbeat.interval.ms=200"
+
+    def _secure_door(self) -> Iterator[str]:
+        modules = "org.apache.kafka.common.security"
+        plain = f'{modules}.plain.PlainLoginModule required user_{USERNAME}="{PASSWORD}";'
+        scram = f"{modules}.scram.ScramLoginModule required;"
+        yield "ssl.keystore.type=PEM"
+        yield f"ssl.keystore.location={self._keystore}"
+        yield "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512"
+        yield f"listener.name.secure.plain.sasl.jaas.config={plain}"
+        yield f"listener.name.secure.scram-sha-512.sasl.jaas.config={scram}"
+
+
+def keystore(certificate: trustme.LeafCert) -> bytes:
+    """Return a key and its certificate in the only form of PEM that Java reads."""
+    key = load_pem_private_key(certificate.private_key_pem.bytes(), password=None)
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return text + b"".join(part.bytes() for part in certificate.cert_chain_pems)
 
 
 def find_jars() -> Path | None:

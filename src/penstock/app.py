@@ -21,6 +21,7 @@ from penstock.domains import slots, webhooks
 from penstock.domains.webhooks.accept import Publish, accept_messages
 from penstock.integrations.http_client.egress import Egress
 from penstock.integrations.http_client.poster import Poster
+from penstock.integrations.kafka.options import Options, security_options
 from penstock.kernel import enqueue as kernel_enqueue
 from penstock.kernel.item import Accepted, Item, NewItem, Outcome, Retry
 from penstock.kernel.kind import TIMEOUT, AnyKind, Kind
@@ -313,6 +314,7 @@ class Penstock:
             topic=chosen.kafka_topic,
             group=chosen.kafka_group,
             dead_topic=chosen.kafka_dead_topic,
+            options=_kafka_options(chosen),
         )
         accept = partial(accept_messages, self.pool, data_bytes_max=chosen.payload_bytes_max)
         consumer = Consumer(source, accept, log=self.log, meter=self.meter)
@@ -385,8 +387,24 @@ def _publish_to_kafka(resources: Resources) -> tuple[Publish, Callable[[], Await
         raise MissingExtra("kafka", "PENSTOCK_EVENTS_TO") from absent
     chosen = resources.settings
     assert chosen.kafka_bootstrap is not None, "settings without it are refused"
-    publisher = Publisher(chosen.kafka_bootstrap, chosen.kafka_topic, log=resources.log)
+    publisher = Publisher(
+        chosen.kafka_bootstrap,
+        chosen.kafka_topic,
+        log=resources.log,
+        options=_kafka_options(chosen),
+    )
     return publisher.publish, publisher.close
+
+
+def _kafka_options(chosen: Settings) -> Options:
+    password = chosen.kafka_password
+    return security_options(
+        tls=chosen.kafka_tls,
+        ca=chosen.kafka_ca,
+        mechanism=chosen.kafka_mechanism,
+        username=chosen.kafka_username,
+        password=None if password is None else password.get_secret_value(),
+    )
 
 
 DOMAINS: tuple[Build, ...] = (slots.build, build_webhooks)

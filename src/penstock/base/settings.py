@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     BeforeValidator,
     Field,
+    FilePath,
     IPvAnyNetwork,
     SecretStr,
     ValidationError,
@@ -86,6 +87,12 @@ class Settings(BaseSettings):
     kafka_topic: str = "events.pending"
     kafka_group: str = "dispatch-workers"
     kafka_dead_topic: str = "events.dead"
+    # Certificates and names of brokers are verified, by the system's authorities or by these.
+    kafka_tls: bool = False
+    kafka_ca: FilePath | None = None
+    kafka_username: str | None = None
+    kafka_password: SecretStr | None = None
+    kafka_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
     # `kafka`: POST /events publishes, and `penstock kafka consume` accepts.
     events_to: Literal["database", "kafka"] = "database"
 
@@ -116,6 +123,21 @@ class Settings(BaseSettings):
         if self.backoff_max < self.backoff_base:
             raise BadSetting(
                 "DISPATCH_BACKOFF_MAX_SECONDS", "is less than DISPATCH_BACKOFF_BASE_SECONDS"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _kafka_is_secured_as_meant(self) -> Self:
+        if self.kafka_ca is not None and not self.kafka_tls:
+            raise BadSetting("PENSTOCK_KAFKA_CA", "is of no use without PENSTOCK_KAFKA_TLS")
+        if self.kafka_username is None and self.kafka_password is not None:
+            raise BadSetting("PENSTOCK_KAFKA_USERNAME", "is needed with PENSTOCK_KAFKA_PASSWORD")
+        if self.kafka_username is not None and self.kafka_password is None:
+            raise BadSetting("PENSTOCK_KAFKA_PASSWORD", "is needed with PENSTOCK_KAFKA_USERNAME")
+        has_account = self.kafka_username is not None
+        if has_account and self.kafka_mechanism == "PLAIN" and not self.kafka_tls:
+            raise BadSetting(
+                "PENSTOCK_KAFKA_MECHANISM", "PLAIN tells the password: it needs PENSTOCK_KAFKA_TLS"
             )
         return self
 

@@ -7,7 +7,7 @@ from secrets import token_hex
 import pytest
 
 from tests.integrations.kafka.scene import Stream
-from tests.kafka_broker import Broker, running_broker
+from tests.kafka_broker import Broker, RealBroker, running_broker
 
 SESSION = token_hex(4)  # A broker that is given may remember others.
 
@@ -29,6 +29,14 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Generator[Broker]:
     with running_broker(tmp_path_factory.mktemp("mortal"), own=True) as started:
         _used.add(started.name)
         yield started
+
+
+@pytest.fixture
+def guarded(broker: Broker) -> RealBroker:
+    """The session's broker, where it has a door for those who have an account."""
+    if not isinstance(broker, RealBroker):
+        pytest.skip(f"{broker.name} has no door of ours with TLS and accounts")
+    return broker
 
 
 @pytest.fixture

@@ -49,6 +49,33 @@ def test_retry_defaults_come_from_the_dispatch_variables(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
+    ("given", "variable"),
+    [
+        ({"CA": "pyproject.toml"}, "PENSTOCK_KAFKA_CA"),
+        ({"TLS": "true", "CA": "no/such/file.pem"}, "PENSTOCK_KAFKA_CA"),
+        ({"USERNAME": "shop"}, "PENSTOCK_KAFKA_PASSWORD"),
+        ({"PASSWORD": "secret"}, "PENSTOCK_KAFKA_USERNAME"),
+        (
+            {"USERNAME": "shop", "PASSWORD": "secret", "MECHANISM": "PLAIN"},
+            "PENSTOCK_KAFKA_MECHANISM",
+        ),
+        ({"MECHANISM": "GSSAPI"}, "PENSTOCK_KAFKA_MECHANISM"),
+    ],
+)
+def test_kafka_is_not_left_less_secure_than_meant(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], variable: str
+) -> None:
+    for name, value in given.items():
+        monkeypatch.setenv(f"PENSTOCK_KAFKA_{name}", value)
+
+    with pytest.raises(BadSetting) as refused:
+        read_settings()
+
+    assert refused.value.name == variable
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
     ("variable", "value"),
     [
         ("PENSTOCK_PORT", "eighty"),

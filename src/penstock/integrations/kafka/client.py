@@ -1,14 +1,12 @@
 """What all clients of a broker share: options, complaints, and how failures are told."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.base.errors import CallFailed, InvalidInput, PenstockError
 from penstock.base.log import Logger
-
-Options = Mapping[str, str | int | bool]
+from penstock.integrations.kafka.options import Options
 
 # The library's own, what it says to wrong use of a closed client, and a queue that is full.
 FAILURES = (KafkaException, RuntimeError, BufferError)

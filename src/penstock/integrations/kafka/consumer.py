@@ -17,8 +17,8 @@ from penstock.base.aio import finish, outcome_of, pauses, spawn
 from penstock.base.errors import InvalidInput, Unavailable
 from penstock.base.log import Logger, describe
 from penstock.base.meter import Meter
-from penstock.integrations.kafka.client import Options
 from penstock.integrations.kafka.member import Member, offset_of, part_of
+from penstock.integrations.kafka.options import Options
 from penstock.integrations.kafka.publisher import Headers, Publisher
 
 LOOK = timedelta(milliseconds=100)  # How often a wait looks whether it should stop.
@@ -33,7 +33,7 @@ class Source:
     topic: str
     group: str
     dead_topic: str
-    options: Options = field(default_factory=dict[str, str | int | bool])
+    options: Options = field(default_factory=dict[str, str | int | bool], repr=False)  # A password.
 
 
 class Record(NamedTuple):

@@ -11,7 +11,8 @@ from time import monotonic
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from penstock.base.log import Logger
-from penstock.integrations.kafka.client import Complaints, Options, options_of
+from penstock.integrations.kafka.client import Complaints, options_of
+from penstock.integrations.kafka.options import Options
 from penstock.integrations.kafka.thread import OwnThread
 
 Part = tuple[str, int]  # A topic and the number of one of its partitions.

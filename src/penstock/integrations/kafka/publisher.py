@@ -17,10 +17,10 @@ from penstock.base.log import Logger
 from penstock.integrations.kafka.client import (
     FAILURES,
     Complaints,
-    Options,
     options_of,
     translate,
 )
+from penstock.integrations.kafka.options import Options
 
 Headers = Sequence[tuple[str, str | bytes | None]]
 
