@@ -17,7 +17,14 @@ from penstock.limits.local import LocalGate
 from penstock.postgres.embedded import Server
 from tests.api.scene import Callers, called, opened
 from tests.database import database_dsn, run_sql
-from tests.domains.webhooks.scene import Tenant, hurry, make_tenant, opened_with, working
+from tests.domains.webhooks.scene import (
+    Tenant,
+    body_of,
+    hurry,
+    make_tenant,
+    opened_with,
+    working,
+)
 
 SHARED = "webhooks_shared"
 
@@ -46,9 +53,15 @@ def shared_admin(shared_callers: Callers) -> AsyncClient:
 
 
 @pytest.fixture
-def tenant(shared_admin: AsyncClient, shared_penstock: Penstock) -> Tenant:
-    """A tenant of the shared database, where a worker runs."""
-    return make_tenant(shared_admin, shared_penstock)
+async def tenant(shared_admin: AsyncClient, shared_penstock: Penstock) -> AsyncGenerator[Tenant]:
+    """A tenant of the shared database, where a worker runs.
+
+    At its end there are no subscriptions any more: the worker would go on trying to reach them, and
+    tell of it, while other tests look at the log.
+    """
+    yield make_tenant(shared_admin, shared_penstock)
+    for each in body_of(await shared_admin.get("/subscriptions"))["subscriptions"]:
+        (await shared_admin.delete(f"/subscriptions/{each['id']}")).raise_for_status()
 
 
 @pytest.fixture
