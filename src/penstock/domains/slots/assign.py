@@ -109,7 +109,7 @@ async def assign_chunk(
                 timeout=ASSIGN_TIMEOUT.total_seconds(),
             )
         for index, row in zip(left, rows, strict=True):
-            answers[index] = Assigned(row["outcome"], _slot(requests[index].event_id, row))
+            answers[index] = _to_assigned(requests[index], pool, row)
         left = [index for index in left if answers[index].outcome == "exhausted"]
         if left and not await extend(db, pool):
             break
@@ -149,19 +149,23 @@ def refusal_of(assigned: Assigned, pool: str, request: SlotRequest) -> PenstockE
             return SlotRefused(pool, reason)
 
 
-def _slot(event_id: str, row: Row) -> Slot | None:
-    if row["scheduled_at"] is None:
-        return None
-    return Slot(
-        event_id=event_id,
-        pool=row["pool"],
-        requested_at=row["requested_at"],
-        scheduled_at=row["scheduled_at"],
-        window_at=row["window_at"],
-        position=row["position"],
-        config_id=row["config_id"],
-        created_at=row["created_at"],
+def _to_assigned(request: SlotRequest, asked: str, row: Row) -> Assigned:
+    # In the order of the statement: by name they would take twice as long.
+    outcome, pool, requested_at, scheduled_at, window_at, position, config_id, created_at = row
+    outcome = outcome or "assigned"
+    if scheduled_at is None:
+        return Assigned(outcome, None)
+    slot = Slot(
+        event_id=request.event_id,
+        pool=pool or asked,
+        requested_at=requested_at or request.requested_at,
+        scheduled_at=scheduled_at,
+        window_at=window_at,
+        position=position,
+        config_id=config_id,
+        created_at=created_at,
     )
+    return Assigned(outcome, slot)
 
 
 @contextmanager
