@@ -36,14 +36,14 @@ Outcome = Literal[
 ]
 
 
-class SlotRequest(Struct, frozen=True):
+class SlotRequest(Struct, frozen=True, gc=False):
     """An event that wants a slot at or after an instant."""
 
     event_id: str
     requested_at: datetime
 
 
-class Assigned(Struct, frozen=True):
+class Assigned(Struct, frozen=True, gc=False):
     """What became of a request. With a conflict, the slot is the one that the event has."""
 
     outcome: Outcome

@@ -8,7 +8,8 @@ BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)  # Windows are counted from here.
 MILLISECOND = timedelta(milliseconds=1)
 
 
-class Slot(Struct, frozen=True, kw_only=True):
+# gc=False, here and with what holds it: there are a million of them, and never a circle.
+class Slot(Struct, frozen=True, kw_only=True, gc=False):
     """When an event is scheduled. `position` is the place in its window, in microseconds."""
 
     event_id: str
