@@ -8,12 +8,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from penstock.base.aio import spawn
 from penstock.domains.slots.assign import Assigned, SlotRequest, assign_many
 from penstock.domains.slots.cancel import cancel
 from penstock.domains.slots.config import set_config
 from penstock.postgres.pool import Connection, Pool, open_pool
+from tests.fault.waiting import until
 
 CALLERS = 16
+PATIENCE = 20.0  # Seconds; a busy machine needs a few.
 SECOND = timedelta(seconds=1)
 WANTED = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
 
@@ -88,6 +91,36 @@ async def test_an_event_that_is_asked_for_in_two_pools_at_once_gets_one_slot(cro
     assert outcomes == {"assigned": 60, "conflict": 60}
     async with crowd.acquire() as db:
         assert await taken_and_booked(db) == (60, 60)
+
+
+@pytest.mark.covers("D84", "D85")
+async def test_many_events_of_which_another_pool_has_just_taken_some(crowd: Pool) -> None:
+    """What was tried in good faith is undone, and done again for those that are still free."""
+    async with crowd.acquire() as db:
+        await set_config(db, "other", who="test", max_per_window=10, window_size=SECOND)
+    requests = [SlotRequest(f"event-{n}", WANTED) for n in range(5)]
+    async with crowd.acquire() as db, asyncio.TaskGroup() as group, db.transaction():
+        await assign_many(db, "other", [requests[1], requests[3]])
+        asked = spawn(group, ask(crowd, "busy", requests))
+        await until(lambda: is_waiting(crowd), within=PATIENCE)
+    answers = asked.result()
+
+    outcomes = [each.outcome for each in answers]
+    assert outcomes == ["assigned", "conflict", "assigned", "conflict", "assigned"]
+    assert [each.slot.pool for each in answers if each.slot] == [
+        "busy", "other", "busy", "other", "busy",
+    ]  # fmt: skip
+    async with crowd.acquire() as db:
+        assert await taken_and_booked(db) == (5, 5)
+
+
+async def is_waiting(crowd: Pool) -> bool:
+    """Tell whether somebody waits for somebody else's transaction to end."""
+    waiting = """
+        SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'
+    """
+    return await crowd.fetchval(waiting) > 0
 
 
 async def test_nothing_is_lost_or_doubled_while_slots_come_go_and_the_rule_changes(
