@@ -160,20 +160,34 @@ BEGIN
                 END IF;
                 is_booked := true;
             EXCEPTION WHEN unique_violation THEN
-                is_booked := false;
+                NULL;  -- Another pool was there first: all of it is undone, and done below.
             END;
         END IF;
         IF NOT is_booked THEN
-            INSERT INTO penstock.slot (
-                requested_at, scheduled_at, window_at, position, created_at, pool_id, config_id,
-                event_id)
-            SELECT requested_at, scheduled_at, window_at, position, now_at, this.pool_id, config_id,
-                event_id
-            FROM penstock.lay_out(
-                this.pool_id, now_at, span_ranks, span_cells, span_counts, wanted_ids,
-                wanted_ats, wanted_indexes)
-            ORDER BY event_id COLLATE "C"
-            ON CONFLICT ON CONSTRAINT event_has_one_slot DO NOTHING;
+            RETURN QUERY
+            WITH placed AS MATERIALIZED (
+                SELECT * FROM penstock.lay_out(
+                    this.pool_id, now_at, span_ranks, span_cells, span_counts, wanted_ids,
+                    wanted_ats, wanted_indexes)
+            ), booked AS (
+                INSERT INTO penstock.slot (
+                    requested_at, scheduled_at, window_at, position, created_at, pool_id, config_id,
+                    event_id)
+                SELECT requested_at, scheduled_at, window_at, position, now_at, this.pool_id,
+                    config_id, event_id
+                FROM placed
+                ORDER BY event_id COLLATE "C"
+                ON CONFLICT ON CONSTRAINT event_has_one_slot DO NOTHING
+                RETURNING 1
+            )
+            SELECT placed.index, 'assigned', placed.event_id, this.pool_id, placed.requested_at,
+                placed.scheduled_at, placed.window_at, placed.position, placed.config_id, now_at
+            FROM placed
+            WHERE (SELECT count(*) FROM booked) = cardinality(event_ids)
+            ORDER BY placed.index;
+            IF FOUND THEN
+                RETURN;
+            END IF;
         END IF;
         -- An event may have got a slot of another pool in this moment: ours goes back.
         PERFORM penstock.free_cell(this.pool_id, cell)
