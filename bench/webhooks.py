@@ -52,7 +52,7 @@ from bench.redis import redis
 from bench.registry import AIOHTTP, Subject, peer_subject
 from penstock.base.errors import PenstockError
 from penstock.domains.webhooks.envelope import compose
-from penstock.domains.webhooks.plug import ORDERED_LANE
+from penstock.domains.webhooks.plug import ORDERED_LANE, POLICY
 from penstock.domains.webhooks.subscription import NewSubscription
 
 AT_ONCE: Final = 100
@@ -62,7 +62,7 @@ POST_SECONDS_MAX: Final = 4.0
 CALLERS: Final = 64
 CALL_SECONDS_MAX: Final = 10.0
 BATCHES_AT_ONCE: Final = 4
-HANG_SECONDS_MAX: Final = 8.0
+HANG_SECONDS_MAX: Final = 5.0
 RATE: Final = 50
 RATE_EVENTS_MAX: Final = 1500
 ORDERED_MAX: Final = 20_000
@@ -70,6 +70,8 @@ ORDERED_SECONDS_MAX: Final = 75.0
 KILLS: Final = 5
 KILL_SECONDS: Final = 2.0
 LEASE: Final = timedelta(seconds=2)  # What a killed worker held waits that long, and for a sweep.
+
+CROWD: Final = int(POLICY["concurrency"])  # As lanes of webhooks come.
 
 # Every guard judges each call, and none turns one away: the rate is the highest that there is.
 GUARDED: Final = NewSubscription(
@@ -87,16 +89,23 @@ async def deliver(bench: Bench) -> list[Row]:
     theirs: list[Measurement] = []
     limits: list[Measurement] = []
     own: list[Measurement] = []
+    crowded: list[Measurement] = []
     await bench.quiet()
     for _ in range(bench.sizes.rounds):
         limits.append(await _post(bench, alone))
         theirs.append(await _post(bench, peer))
         own.append(await _deliver(bench))
+        crowded.append(await _deliver(bench, concurrency=CROWD))
     busy = await _deliver_beside_calls(bench)
     name = f"webhook deliveries, {AT_ONCE} at once"
     return [
         ratio_row(name, *middle_turn(own, limits), bar=at_least(0.5)),
         ratio_row(name, *middle_turn(own, theirs), bar=at_least(1.5)),
+        ratio_row(
+            f"the same in a lane that runs {CROWD:,} at once, as lanes come",
+            *middle_turn(crowded, [named(each, f"{AT_ONCE} at once") for each in own]),
+            bar=None,
+        ),
         ratio_row(
             f"the same while {CALLERS} HTTP clients post events",
             busy,
@@ -149,13 +158,15 @@ async def statements(bench: Bench) -> list[Row]:
 
 async def hung(bench: Bench) -> list[Row]:
     """Latency of healthy endpoints while as many events go to endpoints that never answer."""
-    without: list[float] = []
-    beside: list[float] = []
+    without: list[Measurement] = []
+    beside: list[Measurement] = []
     await bench.quiet()
-    # The slowest hundredth of one round is a handful of moments, most of them the disk's.
-    for _ in range(bench.sizes.rounds + 1):
-        alone = await _latency(bench, without, hang=False)
-        own = await _latency(bench, beside, hang=True)
+    # The slowest hundredth of one turn is a handful of moments, most of them the disk's: it takes
+    # many turns until the middle one tells something.
+    for _ in range(2 * bench.sizes.rounds + 1):
+        without.append(await _latency(bench, hang=False))
+        beside.append(await _latency(bench, hang=True))
+    own, alone = middle_turn(beside, without)
     name = "healthy endpoints while others hang"
     return [
         ratio_row(f"{name}: p99", own, named(alone, "healthy alone"), bar=at_most(1.2)),
@@ -255,11 +266,11 @@ def _deliveries(bench: Bench) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _guarded(bench: Bench) -> AsyncGenerator[Scene]:
+async def _guarded(bench: Bench, *, concurrency: int = AT_ONCE) -> AsyncGenerator[Scene]:
     """Prepare deliveries to nginx, as many at once as the clients alone post."""
     async with (
         nginx() as url,
-        prepared(bench, [replace(GUARDED, url=url)], concurrency=AT_ONCE) as scene,
+        prepared(bench, [replace(GUARDED, url=url)], concurrency=concurrency) as scene,
     ):
         yield scene
 
@@ -294,11 +305,11 @@ async def _post(bench: Bench, subject: Subject) -> Measurement:
     return await _tried(bench, run, what="posts", unit="/s", subject=subject.name)
 
 
-async def _deliver(bench: Bench) -> Measurement:
+async def _deliver(bench: Bench, *, concurrency: int = AT_ONCE) -> Measurement:
     events = _deliveries(bench)
 
     async def run() -> Figures:
-        async with _guarded(bench) as scene, scene.pool.acquire() as db:
+        async with _guarded(bench, concurrency=concurrency) as scene, scene.pool.acquire() as db:
             await accept(scene, events)
             await bench.server.rest(scene.database)
             bench.report.doing(f"penstock: deliver {events:,}")
@@ -363,9 +374,7 @@ async def _accept(bench: Bench, verb: str, *, connections: int, each: int) -> Me
     return await _tried(bench, run, what=f"{verb} over HTTP", unit="/s")
 
 
-async def _latency(bench: Bench, waits: list[float], *, hang: bool) -> Measurement:
-    """Add one round to `waits`, and measure all of them."""
-
+async def _latency(bench: Bench, *, hang: bool) -> Measurement:
     async def run() -> Figures:
         async with (
             receiving() as receiver,
@@ -375,9 +384,7 @@ async def _latency(bench: Bench, waits: list[float], *, hang: bool) -> Measureme
             bench.report.doing(f"penstock: healthy endpoints {'beside silent ones' * hang}")
             with bench.watched() as others:
                 seconds = min(HANG_SECONDS_MAX, bench.sizes.rate_seconds)
-                waits.extend(
-                    await hanging.milliseconds(scene, receiver, seconds=seconds, hang=hang)
-                )
+                waits = await hanging.milliseconds(scene, receiver, seconds=seconds, hang=hang)
         return percentile_99(waits), {
             "p50": statistics.median(waits),
             "max": max(waits),

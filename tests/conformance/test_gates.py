@@ -494,8 +494,14 @@ async def test_who_finds_no_slot_is_lined_up_by_how_long_calls_take(
 
     waits = [await refused(gate, "crowded", rules) for _ in range(3)]
 
-    assert waits[0] == 50 * MILLISECOND, "nobody is sent away for less"
-    assert waits[1] - waits[0] == waits[2] - waits[1] == 200 * MILLISECOND
+    assert waits == [200 * MILLISECOND, 400 * MILLISECOND, 600 * MILLISECOND]
+
+
+async def test_nobody_is_sent_away_for_less_than_a_timer_can_tell(gate: Gate) -> None:
+    rules = Rules(concurrency=1)
+    await let_in(gate, rules)
+
+    assert await refused(gate, "crowded", rules) == 2 * MILLISECOND
 
 
 async def test_five_hundred_callers_use_all_slots_and_are_seldom_refused(

@@ -135,11 +135,12 @@ class LocalGate:
 
     def _send_out(self, here: "_Key", now: int) -> Refusal:
         """Refuse until a slot should have become free that nobody refused before will take."""
+        step = here.step_of_crowd(now)
         at, here.crowd = line_up(
             here.crowd,
             now,
-            first_at=now + HOLD_MIN,
-            step=here.step_of_crowd(now),
+            first_at=now + max(step, HOLD_MIN),
+            step=step,
             longest=CROWD_MAX,
             chance=millionths(self._chance()),
         )

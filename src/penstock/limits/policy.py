@@ -23,9 +23,9 @@ CROWD_MAX = 60 * MILLION
 # If for so long and an interval nobody has taken the next free instant, those in the line are not
 # coming: they were cancelled. Who is only late is there sooner.
 LINE_FORGOTTEN = MILLION
-# A call is taken to last at least so long, and nobody is sent away for less: one answer over the
-# internet takes that.
-HOLD_MIN = 50_000
+# A call is taken to last at least so long, and nobody is sent away for less: a timer is not much
+# more exact than that.
+HOLD_MIN = 2_000
 # Refusals until an instant are spread behind it, by this much and a tenth of the time to wait.
 SPREAD = MILLION
 # How soon to come back while all probes are out: about as long as an answer takes.

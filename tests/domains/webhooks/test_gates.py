@@ -10,7 +10,9 @@ import pytest
 
 from penstock import Snooze
 from penstock.api import create_app
+from penstock.base.aio import spawn
 from penstock.base.clock import FakeClock
+from penstock.domains.webhooks import deliver
 from penstock.kernel.inspect import AttemptView, read_attempts
 from penstock.kernel.item import ItemId
 from penstock.limits.gate import Condition, Pass, Refusal, Rules, Verdict
@@ -18,6 +20,7 @@ from penstock.limits.local import LocalGate
 from penstock.testing import run_due, run_to_end
 from tests.api.scene import called
 from tests.domains.webhooks.scene import Json, Tenant, make_tenant, opened_with
+from tests.fault.waiting import until
 from tests.receiver import Answer, Close, Hang, Received, Reply, receiving
 
 SECOND = timedelta(seconds=1)
@@ -246,6 +249,38 @@ async def test_a_full_semaphore_puts_off_at_no_cost(
         await run_due(timed.penstock, clock)
         shown = await timed.show(event["id"])
         assert (shown["status"], shown["attempts"]) == ("delivered", 1)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let deliveries stand at a full gate for as long as a test takes."""
+    monkeypatch.setattr(deliver, "PATIENCE", HOUR)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_who_finds_a_place_in_a_moment_leaves_no_snooze(
+    through: Tenant, watched: Watched, clock: FakeClock
+) -> None:
+    """To come back by way of the database costs as much as a delivery."""
+    rules = Rules(concurrency=1)
+
+    async def has_asked_again() -> bool:
+        return watched.told.count("enter") > 3
+
+    async with receiving() as receiver:
+        subscribed = await through.subscribe(receiver.url, concurrency=1)
+        taken = await watched.enter(subscribed.id, rules)
+        assert isinstance(taken, Pass)
+        event = await through.send()
+
+        async with asyncio.TaskGroup() as group:
+            spawn(group, run_due(through.penstock, clock))
+            await until(has_asked_again, within=30)
+            assert receiver.requests == []
+            await watched.leave(taken, rules, verdict="alive")
+
+    assert (await through.show(event["id"]))["status"] == "delivered"
+    assert await put_off(through, event) == []
 
 
 @pytest.mark.covers("B27", "B52")

@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from penstock.domains.webhooks.plug import LANE
 from penstock.kernel.claim import CLAIM
+from penstock.kernel.lane import set_lane
 from tests.domains.webhooks.scene import PATIENCE, Tenant, working
 from tests.fault.waiting import until
 from tests.receiver import Reply, receiving
@@ -15,8 +17,10 @@ SOON = 10.0  # Seconds: far more than a stop takes, and less than what is given 
 @pytest.mark.covers("B58")
 async def test_deliveries_under_way_are_ended_and_written_down(own: Tenant) -> None:
     answered = asyncio.Event()
+    async with own.penstock.pool.acquire() as db:
+        await set_lane(db, LANE, who="test", concurrency=1)
     async with receiving(answers=[Reply(after=answered)]) as receiver:
-        await own.subscribe(receiver.url, concurrency=1)
+        await own.subscribe(receiver.url)
         first, second = await own.send(), await own.send()
         async with asyncio.timeout(PATIENCE), working(own.penstock) as stop:
             await receiver.wait_for(1)

@@ -27,6 +27,9 @@ JITTER = 0.1  # Of a subscription's own schedule, as of the lane's.
 # by more than one.
 LATE_MAX = timedelta(milliseconds=5)
 LATE_TRIES = 3
+# How long to stand at a full gate before coming back by way of the database, which costs as much as
+# a delivery. Who stands there takes a place in the lane, so that it must be a moment only.
+PATIENCE = timedelta(milliseconds=50)
 EARLY_MAX = 0.0005  # Seconds that the loop's timers cannot tell from none.
 LEAVE_GRACE = timedelta(seconds=2)  # To give a slot back although the attempt was cancelled.
 
@@ -51,6 +54,8 @@ class Deliver:
         if channel.fault is not None:
             return self._excuse(channel, channel.fault)
         passed = await self._enter(channel)
+        if isinstance(passed, Refusal):
+            passed = await self._stand(passed, channel)
         if isinstance(passed, Refusal):
             return Snooze(passed.after, passed.reason)
         verdict: Verdict = "unknown"
@@ -84,6 +89,20 @@ class Deliver:
                 return passed
             tries += 1
             await self._let_go(passed, channel)
+
+    async def _stand(self, refused: Refusal, channel: Channel) -> Pass | Refusal:
+        """Stay at a full gate as long as a place should become free in a moment."""
+        patient_until = monotonic() + PATIENCE.total_seconds()
+        while refused.reason == "crowded":
+            after = refused.after.total_seconds()
+            if monotonic() + after > patient_until:
+                break
+            await asyncio.sleep(after)
+            passed = await self._enter(channel)
+            if isinstance(passed, Pass):
+                return passed
+            refused = passed
+        return refused
 
     async def _wait(self, passed: Pass, channel: Channel) -> None:
         try:

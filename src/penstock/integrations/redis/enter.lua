@@ -75,8 +75,9 @@ local function enter(call, breaker_key, rest_key, rate_key, sem_key)
         local middle = redis.call('ZRANGE', sem_key, half, half, 'WITHSCORES')
         local age = now - (tonumber(middle[2]) - slot_ttl)
         local step = math.floor(math.max(2 * age, constant.hold_min) / concurrency)
+        local first_at = now + math.max(step, constant.hold_min)
         local place
-        place, crowd = line_up(crowd, now + constant.hold_min, step, constant.crowd_max, chance)
+        place, crowd = line_up(crowd, first_at, step, constant.crowd_max, chance)
         redis.call('HSET', rate_key, 'crowd', crowd)
         expire(rate_key, math.max(free_at, line, crowd))
         return {'crowded', place - now, false, now}
