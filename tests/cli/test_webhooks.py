@@ -12,6 +12,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.base.settings import settings
+from penstock.base.vault import make_key
 from penstock.domains.webhooks.secret import make_secret
 from penstock.postgres.pool import Pool
 from tests.cli.conftest import Cli
@@ -228,6 +229,48 @@ def test_a_secret_may_come_on_standard_input(cli: Cli, monkeypatch: pytest.Monke
 
     assert made["secret"] == brought[0]
     assert rotated.out.strip() == brought[1]
+
+
+def test_a_new_key_takes_over_from_the_old_one(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = make_key(), make_key()
+
+    def use(*keys: str) -> None:
+        monkeypatch.setenv("PENSTOCK_SECRET_KEY", ",".join(keys))
+        settings.cache_clear()
+
+    def doctor() -> tuple[str, str]:
+        found = answers(cli("doctor", "--json"))
+        (told,) = [each for each in found if each["check"] == "secrets"]
+        return told["verdict"], told["detail"]
+
+    assert doctor() == ("ok", "none")
+    use(old)
+    made = subscribe(cli, "--header", "X-Team: blue")
+    assert doctor() == ("ok", "sealed with the current key")
+
+    use(new)
+    shut = cli("subscription", "reseal")
+    assert shut.code == 1
+    assert made in shut.err
+    verdict, detail = doctor()
+    assert (verdict, detail.split()[0]) == ("warn", "2")
+    assert "is not in PENSTOCK_SECRET_KEY" in detail
+
+    use(new, old)
+    verdict, detail = doctor()
+    assert (verdict, detail) == (
+        "warn", "2 are sealed with an older key; run: penstock subscription reseal",
+    )  # fmt: skip
+    counted = answer(cli("subscription", "reseal", "--dry-run", "--json"))
+    said = cli("subscription", "reseal", "--dry-run").out
+    assert counted == {"secrets": 1, "headers": 1}
+    assert said == "1 secrets and the headers of 1 subscriptions would be sealed anew\n"
+    done = answer(cli("subscription", "reseal", "--json"))
+    assert done == {"secrets": 1, "headers": 1, "unopened": []}
+
+    use(new)
+    assert doctor() == ("ok", "sealed with the current key")
+    assert cli("subscription", "reseal").out == "everything is sealed with the current key\n"
 
 
 BAD_SUBSCRIPTIONS = {

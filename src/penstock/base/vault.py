@@ -24,7 +24,7 @@ KEY_ID_BYTES = 4  # Tells apart the handful of keys that one installation ever h
 NONCE_BYTES = 12  # What GCM is made for; drawn at random it is good for 2^32 seals per key.
 TAG_BYTES = 16
 
-_HEAD_BYTES = len(VERSION) + KEY_ID_BYTES
+MARK_BYTES = len(VERSION) + KEY_ID_BYTES
 _HINT = "make one with: openssl rand -base64 32"
 
 
@@ -48,18 +48,16 @@ class Vault:
 
         Raises BadSetting where there is no key.
         """
-        if not self._current:
-            raise BadSetting(SETTING, f"is not set, and secrets have to be sealed; {_HINT}")
-        head = VERSION + self._current
+        head = self.mark
         nonce = os.urandom(NONCE_BYTES)
         cipher = self._ciphers[self._current]
         return head + nonce + cipher.encrypt(nonce, plain, head + about.encode())
 
     def open(self, sealed: bytes, *, about: str) -> bytes:
         """Return what was sealed about `about`; raises SealBroken."""
-        if not sealed.startswith(VERSION) or len(sealed) < _HEAD_BYTES + NONCE_BYTES + TAG_BYTES:
+        if not sealed.startswith(VERSION) or len(sealed) < MARK_BYTES + NONCE_BYTES + TAG_BYTES:
             raise SealBroken(about, "it is not in a form that we know")
-        head, rest = sealed[:_HEAD_BYTES], sealed[_HEAD_BYTES:]
+        head, rest = sealed[:MARK_BYTES], sealed[MARK_BYTES:]
         key_id = head[len(VERSION) :]
         if key_id not in self._ciphers:
             raise SealBroken(about, f"its key {key_id.hex()} is not in {SETTING}")
@@ -69,9 +67,16 @@ class Vault:
         except InvalidTag:
             raise SealBroken(about, "it was changed, or sealed for something else") from None
 
-    def is_current(self, sealed: bytes) -> bool:
-        """Say whether the current key sealed this; if not, it can be opened and sealed anew."""
-        return sealed[:_HEAD_BYTES] == VERSION + self._current
+    @property
+    def mark(self) -> bytes:
+        """What everything begins with that the current key has sealed; raises as `seal`."""
+        if not self._current:
+            raise BadSetting(SETTING, f"is not set, and secrets have to be sealed; {_HINT}")
+        return VERSION + self._current
+
+    def knows(self, mark: bytes) -> bool:
+        """Say whether what begins with this mark can be opened."""
+        return mark.startswith(VERSION) and mark.removeprefix(VERSION) in self._ciphers
 
 
 def parse_keys(text: str, *, name: str = SETTING) -> tuple[bytes, ...]:
