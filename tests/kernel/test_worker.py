@@ -1,6 +1,7 @@
 """A real worker in this process: what wakes it, what it runs, how it stops, what it survives."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 
 from penstock import Dead, Done, Hold, Item, Retry
 from penstock.kernel.claim import REWIND_INTERVAL, Claimed, Lease
-from penstock.kernel.crew import Crew
+from penstock.kernel.crew import RETURNED, Crew, OpenLease
 from penstock.kernel.enqueue import enqueue, enqueue_many
 from penstock.kernel.inspect import balance, read_attempts
 from penstock.kernel.item import ItemId, NewItem
@@ -444,6 +445,62 @@ async def test_a_slot_holds_for_a_batch_handler_too(
         await is_done.wait()
 
     assert starts[-1] - starts[0] >= 7 / 20 - 0.05 - 0.02  # A slot less, and 20 ms of lateness.
+
+
+async def test_what_a_stall_kept_from_its_slot_takes_another_one_at_no_cost(
+    dsn: str, pool: Pool, *, db: Connection, lane: Lane
+) -> None:
+    """Else it would start together with those whose slots are next, in whatever process."""
+    await set_lane(db, lane.name, who="test", rate=100)
+    await enqueue_many(db, lane.name, [NewItem(payload=n) for n in range(40)])
+    runs: list[AnyItem] = []
+    is_done = asyncio.Event()
+
+    async def handle(item: AnyItem) -> None:
+        if not runs:
+            time.sleep(0.15)  # noqa: ASYNC251  Nothing else runs meanwhile: that is the stall.
+        runs.append(item)
+        if len(runs) == 40:
+            is_done.set()
+
+    worker = worker_of(dsn, pool, kind_of(lane, handle))
+    async with running(worker):
+        await is_done.wait()
+
+    assert sorted(item.payload for item in runs) == list(range(40))
+    assert {item.attempt for item in runs} == {1}
+    counts = worker.meter.counters
+    assert counts["attempts_total", (("lane", lane.name), ("state", "returned"))] > 0
+
+
+@pytest.mark.parametrize(
+    ("start_in", "rate", "given_back"),
+    [
+        (0.5, 10.0, [True, True, True, False, True, True, True, False]),
+        (1.1, 10.0, [False] * 8),
+        (-0.1, 10.0, [False] * 8),
+        (0.5, None, [False] * 8),
+    ],
+    ids=["late", "in time", "the burst was enough", "without a rate"],
+)
+async def test_of_items_that_miss_their_slots_one_in_four_starts_all_the_same(
+    lane: Lane, *, start_in: float, rate: float | None, given_back: list[bool]
+) -> None:
+    """A process that is always late must not stand still."""
+    crew = Crew(
+        kind=kind_of(lane, Inbox()),
+        lane=replace(lane, rate=rate),
+        on_free=lambda: None,
+        on_ended=lambda: None,
+    )
+    claimed_at = asyncio.get_running_loop().time() - 1
+    items = [claimed(n, start_in=start_in) for n in range(8)]
+    lease = Lease(token=1, claimed_at=NOON, items=items)
+    opened = OpenLease(lease, claimed_at=claimed_at, renewed_at=claimed_at, unsettled=8)
+
+    refusals = [crew._refusal(opened, each) for each in items]
+
+    assert [refusal is RETURNED for refusal in refusals] == given_back
 
 
 def claimed(item_id: int, *, start_in: float = 0.0) -> Claimed:

@@ -30,6 +30,11 @@ EXPIRED = Dead("expired")
 LINGER = timedelta(milliseconds=20)
 # The rate of items ended is measured over stretches of at least this length.
 MEASURE = timedelta(milliseconds=50)
+# The claim keeps so much of each second back for starts that are late. What is later than that
+# would start together with those whose slots come next, in whatever process: it is given back for
+# another slot. A process that is always late must not stand still: after so many, one starts.
+LATE_MAX = timedelta(milliseconds=30)
+LATE_RETURNS = 3
 # Handlers that never wait would keep the loop to themselves for a whole batch, and the database
 # idle meanwhile: after this many items the loop may answer it.
 BREATH = 20
@@ -76,6 +81,7 @@ class Crew:
     _measured_at: float = 0.0
     _measured: int = 0
     _pace: Pace = field(default_factory=Pace)
+    _late_returns: int = 0
     _stopped: asyncio.Event = field(default_factory=asyncio.Event)
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _watchdog: Watchdog = field(init=False)
@@ -236,11 +242,24 @@ class Crew:
         is_lost = opened.is_lost or now - opened.renewed_at > self.lane.lease.total_seconds()
         if not self.lane.enabled or self.is_stopping or is_lost:
             return RETURNED
+        if self.lane.rate is not None and self._has_missed_slot(opened, claimed, now):
+            return RETURNED
         if claimed.not_after is None:
             return None
         elapsed = now - opened.claimed_at
         is_late = opened.lease.claimed_at + timedelta(seconds=elapsed) > claimed.not_after
         return EXPIRED if is_late else None
+
+    def _has_missed_slot(self, opened: OpenLease, claimed: Claimed, now: float) -> bool:
+        """Say whether an item comes too late for its slot and is to take another one."""
+        if opened.lease.items[-1].start_in <= 0:
+            return False  # The burst was enough for all: nothing comes next that would add to it.
+        late = now - opened.claimed_at - max(claimed.start_in, 0.0)
+        if late <= LATE_MAX.total_seconds() or self._late_returns == LATE_RETURNS:
+            self._late_returns = 0
+            return False
+        self._late_returns += 1
+        return True
 
     def _end(self, opened: OpenLease, claimed: Claimed, ending: Ending, *, began_at: float) -> None:
         now = self._loop.time()
