@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from penstock.postgres.pool import Pool
+
 LOOK = 0.05  # Seconds between two looks at a condition.
 
 
@@ -19,3 +21,13 @@ async def moment(seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await asyncio.Event().wait()
+
+
+async def is_blocked(db: Pool) -> bool:
+    """Tell whether a session of this database waits for another one's lock; the server says so."""
+    return await db.fetchval(
+        """
+        SELECT count(*) > 0 FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'
+        """
+    )

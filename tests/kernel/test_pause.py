@@ -9,6 +9,7 @@ from penstock.base.errors import UnknownLane
 from penstock.kernel.inspect import balance
 from penstock.kernel.lane import Lane, create_lane, pause_lane, resume_lane
 from penstock.postgres.pool import Connection, Pool
+from tests.fault.waiting import is_blocked, until
 from tests.kernel.scene import NOON, PATIENCE, end, ids, put, state_of, take, try_claim
 
 
@@ -44,7 +45,7 @@ async def test_a_pause_waits_for_the_claim_under_way(
 
     async with pool.acquire() as operator, asyncio.timeout(PATIENCE):
         pausing = asyncio.ensure_future(pause_lane(operator, lane.name, who="ops"))
-        await until_somebody_waits_for_a_lock(pool)
+        await until(lambda: is_blocked(pool), within=PATIENCE)
         assert not pausing.done()
         await transaction.commit()
         await pausing
@@ -65,7 +66,7 @@ async def test_a_claim_that_waits_for_a_pause_takes_nothing(
 
     async with pool.acquire() as worker, asyncio.timeout(PATIENCE):
         claiming = asyncio.ensure_future(try_claim(worker, lane))
-        await until_somebody_waits_for_a_lock(pool)
+        await until(lambda: is_blocked(pool), within=PATIENCE)
         await transaction.commit()
         found = await claiming
 
@@ -98,13 +99,3 @@ async def test_pausing_twice_is_harmless_and_an_unknown_lane_is_named(
 
     with pytest.raises(UnknownLane, match="mial"):
         await pause_lane(db, "mial", who="ops")
-
-
-async def until_somebody_waits_for_a_lock(pool: Pool) -> None:
-    """Return when a session of this database is blocked by another; the server says so."""
-    waiting = (
-        "SELECT count(*) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    )
-    while not await pool.fetchval(waiting):
-        pass

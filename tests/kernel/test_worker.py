@@ -1,11 +1,11 @@
 """A real worker in this process: what wakes it, what it runs, how it stops, what it survives."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -457,8 +457,9 @@ async def test_what_a_stall_kept_from_its_slot_takes_another_one_at_no_cost(
     is_done = asyncio.Event()
 
     async def handle(item: AnyItem) -> None:
-        if not runs:
-            time.sleep(0.15)  # noqa: ASYNC251  Nothing else runs meanwhile: that is the stall.
+        stalled_until = monotonic() + (0 if runs else 0.15)
+        while monotonic() < stalled_until:
+            pass  # Nothing else in this process runs meanwhile.
         runs.append(item)
         if len(runs) == 40:
             is_done.set()

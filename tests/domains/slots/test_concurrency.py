@@ -13,7 +13,7 @@ from penstock.domains.slots.assign import Assigned, SlotRequest, assign_many
 from penstock.domains.slots.cancel import cancel
 from penstock.domains.slots.config import set_config
 from penstock.postgres.pool import Connection, Pool, open_pool
-from tests.fault.waiting import until
+from tests.fault.waiting import is_blocked, until
 
 CALLERS = 16
 PATIENCE = 20.0  # Seconds; a busy machine needs a few.
@@ -102,7 +102,7 @@ async def test_many_events_of_which_another_pool_has_just_taken_some(crowd: Pool
     async with crowd.acquire() as db, asyncio.TaskGroup() as group, db.transaction():
         await assign_many(db, "other", [requests[1], requests[3]])
         asked = spawn(group, ask(crowd, "busy", requests))
-        await until(lambda: is_waiting(crowd), within=PATIENCE)
+        await until(lambda: is_blocked(crowd), within=PATIENCE)
     answers = asked.result()
 
     outcomes = [each.outcome for each in answers]
@@ -112,15 +112,6 @@ async def test_many_events_of_which_another_pool_has_just_taken_some(crowd: Pool
     ]  # fmt: skip
     async with crowd.acquire() as db:
         assert await taken_and_booked(db) == (5, 5)
-
-
-async def is_waiting(crowd: Pool) -> bool:
-    """Tell whether somebody waits for somebody else's transaction to end."""
-    waiting = """
-        SELECT count(*) FROM pg_stat_activity
-        WHERE datname = current_database() AND wait_event_type = 'Lock'
-    """
-    return await crowd.fetchval(waiting) > 0
 
 
 async def test_nothing_is_lost_or_doubled_while_slots_come_go_and_the_rule_changes(

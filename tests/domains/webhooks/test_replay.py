@@ -21,7 +21,7 @@ from tests.domains.webhooks.scene import (
     make_tenant,
     opened_with,
 )
-from tests.fault.waiting import until
+from tests.fault.waiting import is_blocked, until
 from tests.receiver import Received, Receiver, receiving
 
 SECOND = timedelta(seconds=1)
@@ -363,10 +363,7 @@ async def test_two_replays_of_what_is_missing_send_it_once(own: Tenant) -> None:
     first, second = await start(own, subscribed), await start(own, subscribed)
 
     async def is_waiting_or_done() -> bool:
-        return later.done() or await own.penstock.pool.fetchval(
-            "SELECT count(*) > 0 FROM pg_stat_activity "
-            "WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
+        return later.done() or await is_blocked(own.penstock.pool)
 
     async with (
         own.penstock.pool.acquire() as db,

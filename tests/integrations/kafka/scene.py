@@ -18,7 +18,7 @@ from penstock.base.meter import Meter
 from penstock.integrations.kafka import consumer as ours
 from penstock.postgres.pool import Pool
 from tests.api.scene import called
-from tests.fault.waiting import until
+from tests.fault.waiting import is_blocked, until
 from tests.kafka_broker import Broker
 
 PATIENCE = 60.0  # Seconds for what takes one or two on an idle machine.
@@ -225,13 +225,4 @@ async def nobody_accepts(db: Pool) -> AsyncGenerator[None]:
 
 async def until_blocked(db: Pool) -> None:
     """Return when somebody waits for the one who holds the lock."""
-
-    async def is_blocked() -> bool:
-        return await db.fetchval(
-            """
-            SELECT count(*) > 0 FROM pg_stat_activity
-            WHERE datname = current_database() AND wait_event_type = 'Lock'
-            """
-        )
-
-    await until(is_blocked, within=PATIENCE)
+    await until(lambda: is_blocked(db), within=PATIENCE)
