@@ -73,7 +73,8 @@ LEASE: Final = timedelta(seconds=2)  # What a killed worker held waits that long
 
 CROWD: Final = int(POLICY["concurrency"])  # As lanes of webhooks come.
 
-# Every guard judges each call, and none turns one away: the rate is the highest that there is.
+# Every guard judges each call, and none turns one away unless the lane runs more at once: the rate
+# is the highest that there is.
 GUARDED: Final = NewSubscription(
     url="http://127.0.0.1:9/", event_types=[TYPE], rate_limit=100_000.0, concurrency=AT_ONCE
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import LiteralString
 
 from penstock.base.errors import SealBroken
-from penstock.base.vault import Vault
+from penstock.base.vault import MARK_BYTES, Vault
 from penstock.domains.webhooks.channel import headers_of, secret_of
 from penstock.kernel.audit import audit
 from penstock.postgres.pool import Connection, Queries, Row
@@ -55,7 +55,7 @@ async def count_seals(db: Queries) -> list[Seals]:
     """Return which keys are needed, and for how much."""
     return [
         Seals(mark=row["mark"], secrets=row["secrets"], headers=row["headers"])
-        for row in await db.fetch(COUNT_SEALS)
+        for row in await db.fetch(COUNT_SEALS, MARK_BYTES)
     ]
 
 

@@ -20,8 +20,8 @@ WITH policy AS MATERIALIZED (
     -- Read after the lock was had: a claim that waited must not reckon with the time before.
     SELECT policy.*, coalesce($7::timestamptz, clock_timestamp()) AS at FROM policy
 ), opening AS MATERIALIZED (
-    -- A start may come a little late. 30 ms of the burst are kept back for that, so that rate plus
-    -- burst is never exceeded; a slot that is wider has that room already.
+    -- A start may come a little late. 30 ms of the burst are kept back for that (LATE_MAX of the
+    -- crew), so that rate plus burst is never exceeded; a slot that is wider has that room already.
     SELECT moment.*, greatest(next_slot_at, at - make_interval(secs => greatest(
         0, slot_seconds * (burst - 1) - greatest(0, 0.03 - slot_seconds)))) AS first_slot_at
     FROM moment

@@ -1,12 +1,13 @@
--- With which keys what is still needed was sealed, by the mark that each seal begins with.
+-- With which keys what is still needed was sealed, by the mark of $1 bytes that each seal begins
+-- with.
 SELECT mark, count(*) FILTER (WHERE NOT is_header) AS secrets, count(*) FILTER (WHERE is_header) AS headers
 FROM (
-    SELECT substring(secret.sealed FROM 1 FOR 5) AS mark, false AS is_header
+    SELECT substring(secret.sealed FROM 1 FOR $1::integer) AS mark, false AS is_header
     FROM penstock.webhook_secret AS secret
     JOIN penstock.webhook_subscription USING (subscription_no)
     WHERE state <> 'deleted' AND retires_at > now()
     UNION ALL
-    SELECT substring(sealed_headers FROM 1 FOR 5), true
+    SELECT substring(sealed_headers FROM 1 FOR $1::integer), true
     FROM penstock.webhook_subscription
     WHERE state <> 'deleted' AND sealed_headers IS NOT NULL
 ) AS seal
