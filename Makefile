@@ -1,54 +1,74 @@
-# Needs only Python 3.11 or newer and make. Everything else is installed into .venv from the lock.
+# Needs only Python 3.11 or newer and make. Everything else is installed into .venv from the locks.
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 SHELL := /bin/sh
 VENV := .venv
 PY := $(VENV)/bin/python
-LOCK := requirements/lock.txt
-STAMP := $(VENV)/.installed
+LOCKS := requirements
+RUN := $(VENV)/.run
+DEMO := $(VENV)/.demo
+DEV := $(VENV)/.dev
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore $(PY) -m pip --quiet
+UV := $(VENV)/uv
+COMPILE := $(UV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-header --no-annotate --no-emit-index-url --no-config
+RUN_EXTRAS := --extra api --extra embedded --extra kafka --extra redis
 
-.PHONY: help up demo test check bench coverage-map lock fmt clean
+# Tests wait for most of their time, so there are more processes than cores.
+PROCESSES ?= 6
+
+# The suite starts hundreds of Python processes; without cached bytecode each compiles the package.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help up demo test check docs bench coverage-map lock fmt clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-up: $(STAMP) ## Run everything in one process on an embedded PostgreSQL
+up: $(RUN) ## Run everything in one process on an embedded PostgreSQL
 	@$(VENV)/bin/penstock up
 
-demo: $(STAMP) ## Send 100,000 items through a rate-limited lane and plot the rate
+demo: $(DEMO) ## Send 100,000 items through a rate-limited lane and plot the rate
 	@$(VENV)/bin/penstock demo
 
-test: $(STAMP) ## Run the whole suite on a real PostgreSQL (T="-k word" narrows it)
-	@$(PY) -m pytest $(T)
+test: $(DEV) ## Run the whole suite on a real PostgreSQL (T="-k word" narrows it)
+	@$(PY) -m pytest --numprocesses $(PROCESSES) $(T)
 
-check: $(STAMP) ## Lint, format, types and layers
+check: $(DEV) ## Lint, format, types, layers and generated pages
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/ruff format --check --quiet .
 	@$(VENV)/bin/basedpyright --level error
 	@$(VENV)/bin/lint-imports --no-cache
+	@$(PY) -m tools.reference --check
 
-bench: $(STAMP) ## Measure against peers on this machine and print the table
+docs: $(DEV) ## Write the blocks of the reference pages that are generated from the code
+	@$(PY) -m tools.reference
+
+bench: $(DEV) ## Measure against peers on this machine and print the table
 	@$(PY) -m bench
 
-coverage-map: $(STAMP) ## Show which behaviours are tested, decided or open
+coverage-map: $(DEV) ## Show the state of each listed behaviour
 	@$(PY) tools/coverage_map.py
 
-fmt: $(STAMP) ## Format and fix what can be fixed
+fmt: $(DEV) ## Format and fix what can be fixed
 	@$(VENV)/bin/ruff check --quiet --fix .
 	@$(VENV)/bin/ruff format --quiet .
 
-lock: $(STAMP) ## Pin the newest versions, with hashes, in requirements/lock.txt
-	@$(PY) -m venv $(VENV)/lock
-	@$(VENV)/lock/bin/python -m pip --quiet --disable-pip-version-check install uv
-	@$(VENV)/lock/bin/uv pip compile pyproject.toml --quiet --upgrade --all-extras --group dev \
-	  --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url --no-config --output-file $(LOCK)
+lock: $(RUN) ## Pin the newest versions, with hashes, in requirements/
+	@$(PIP) install --target $(UV) --upgrade uv
+	@$(COMPILE) --upgrade --group install --output-file $(LOCKS)/uv.txt
+	@$(COMPILE) --upgrade pyproject.toml --all-extras --group dev --output-file $(LOCKS)/dev.txt
+	@$(COMPILE) pyproject.toml $(RUN_EXTRAS) --group build \
+	  --constraint $(LOCKS)/dev.txt --output-file $(LOCKS)/run.txt
+	@$(COMPILE) pyproject.toml --extra demo \
+	  --constraint $(LOCKS)/dev.txt --output-file $(LOCKS)/demo.txt
+	@rm -rf $(UV)
 
 clean: ## Remove .venv and caches; the data folder .penstock stays
 	@rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
-$(STAMP): $(LOCK) pyproject.toml
+$(RUN): $(LOCKS)/run.txt $(LOCKS)/uv.txt pyproject.toml
 	@python=; \
 	for name in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	  if $$name -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
@@ -60,6 +80,25 @@ $(STAMP): $(LOCK) pyproject.toml
 	fi; \
 	echo "installing into $(VENV) with $$($$python --version)"; \
 	$$python -m venv --clear $(VENV)
-	@$(PIP) install --require-hashes --no-deps -r $(LOCK)
+	@$(call install,run.txt)
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
+
+$(DEMO): $(RUN) $(LOCKS)/demo.txt
+	@echo "installing what the plots need"
+	@$(call install,demo.txt)
+	@touch $@
+
+$(DEV): $(RUN) $(LOCKS)/dev.txt
+	@echo "installing what the tests and checks need"
+	@$(call install,dev.txt)
+	@touch $@
+
+# uv installs in a second what takes pip fifteen, so it is fetched first and removed afterwards.
+# pip takes its place where uv has no wheel, or where a package index is set for pip alone.
+install = { $(PIP) install --require-hashes --no-deps --no-compile --only-binary :all: \
+    --target $(UV) --upgrade -r $(LOCKS)/uv.txt \
+  && $(UV)/bin/uv pip install --quiet --no-config --python $(PY) \
+    --require-hashes --no-deps -r $(LOCKS)/$(1); } \
+  || $(PIP) install --require-hashes --no-deps -r $(LOCKS)/$(1); \
+  status=$$?; rm -rf $(UV); exit $$status
