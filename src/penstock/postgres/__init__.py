@@ -1,1 +1,1 @@
-"""Everything about PostgreSQL that is not a queue: pool, listening, migrations, embedded server."""
+"""PostgreSQL apart from the queue: connection pool, LISTEN, migrations, embedded server."""

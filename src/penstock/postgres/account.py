@@ -1,7 +1,7 @@
 """Which system account runs the embedded server, and how that account reaches its files.
 
 PostgreSQL refuses to run as root. Started by root it runs as the owner of an existing data folder,
-or as `nobody`; folders on the way get search permission for others, never read permission.
+or as `nobody`; parent folders get search permission for others, never read permission.
 """
 
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from penstock.base.log import Logger
 
-FALLBACK = "nobody"  # The one account without rights that every Unix has.
+FALLBACK = "nobody"  # The one unprivileged account that every Unix has.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Account:
 
 
 def choose_account(folder: Path) -> Account | None:
-    """Return the account to switch to, or None when we are not root and stay who we are."""
+    """Return the account to switch to, or None when this process does not run as root."""
     if os.geteuid() != 0:
         return None
     if folder.exists() and (owner := folder.stat()).st_uid != 0 and _is_known(owner.st_uid):
@@ -34,7 +34,7 @@ def choose_account(folder: Path) -> Account | None:
 
 
 def _is_known(uid: int) -> bool:
-    """Say whether the account has a name, which initdb insists on."""
+    """Return whether the account has a name, which initdb requires."""
     try:
         pwd.getpwuid(uid)
     except KeyError:
@@ -43,14 +43,14 @@ def _is_known(uid: int) -> bool:
 
 
 def make_folder(folder: Path, account: Account | None) -> None:
-    """Create a folder that only `account` (or we) can enter."""
+    """Create a folder that only `account`, or the own account, can enter."""
     folder.mkdir(mode=0o700, exist_ok=True)
     if account is not None:
         os.chown(folder, account.uid, account.gid)
 
 
-def open_way(path: Path, log: Logger) -> None:
-    """Let other accounts pass through the folders above `path`."""
+def open_parents(path: Path, log: Logger) -> None:
+    """Give other accounts search permission on the folders above `path`."""
     for folder in path.resolve().parents:
         mode = folder.stat().st_mode
         if not mode & stat.S_IXOTH:
@@ -59,7 +59,7 @@ def open_way(path: Path, log: Logger) -> None:
 
 
 def open_files(folder: Path) -> None:
-    """Let other accounts read what root installed under a strict umask."""
+    """Give other accounts read permission on what root installed under a strict umask."""
     if folder.stat().st_mode & stat.S_IROTH:
         return
     for path in (folder, *folder.rglob("*")):

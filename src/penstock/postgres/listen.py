@@ -1,10 +1,10 @@
-"""Hear NOTIFY on a connection of its own, and come back by itself when that is lost."""
+"""LISTEN on a separate connection, and reconnect when it is lost."""
 
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
-from penstock.base.aio import pauses
+from penstock.base.aio import retry_delays
 from penstock.base.errors import DatabaseAway
 from penstock.base.log import Logger, get_logger
 from penstock.postgres.pool import Connection, address, connect, database_away
@@ -26,43 +26,43 @@ async def listen(
 ) -> None:
     """Call `on_notify(payload)` for each notification, until cancelled.
 
-    `on_connect` is called after every (re)connection: what was notified in between is lost, so the
-    caller must look for work then. Both callbacks run on the loop and must not block.
+    `on_connect` is called after every (re)connection: notifications in between are lost, so
+    the caller must check for work then. Both callbacks run on the loop and must not block.
     """
     log = log or get_logger()
-    waits = pauses()
+    delays = retry_delays()
     while True:
         try:
             connection = await connect(dsn)
-            waits = pauses()
+            delays = retry_delays()
             try:
-                await _hear(connection, channel, on_notify, on_connect=on_connect)
+                await _listen(connection, channel, on_notify, on_connect=on_connect)
             finally:
                 connection.terminate()
-        except DatabaseAway as away:
-            pause = next(waits)
+        except DatabaseAway as exc:
+            delay = next(delays)
             log.warning(
                 "listener.lost",
                 address=address(dsn),
                 channel=channel,
-                reason=away.reason,
-                retry_in_seconds=round(pause, 1),
+                reason=exc.reason,
+                retry_in_seconds=round(delay, 1),
             )
-            await asyncio.sleep(pause)
+            await asyncio.sleep(delay)
 
 
-async def _hear(
+async def _listen(
     connection: Connection,
     channel: str,
     on_notify: Callable[[str], None],
     *,
     on_connect: Callable[[], None],
 ) -> None:
-    """Listen until the connection breaks, and raise DatabaseAway then."""
+    """Listen until the connection is lost; then raise DatabaseAway."""
     lost = asyncio.Event()
     connection.add_termination_listener(lambda *_: lost.set())
     with database_away():
-        await connection.add_listener(channel, lambda *heard: on_notify(heard[-1]))
+        await connection.add_listener(channel, lambda *arguments: on_notify(arguments[-1]))
         on_connect()
         while not lost.is_set():
             try:

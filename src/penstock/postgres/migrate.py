@@ -1,19 +1,25 @@
-"""Bring the schema forward: each owner ships `migrations/NNNN_name.sql`, never edited or undone.
+"""Bring the schema forward: the steps and the functions of each owner, compared with the ledgers.
 
 Many processes may start at once: one migrates under an advisory lock, the others wait for it.
+Processes of the previous release go on meanwhile, and may start again, until a post step.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from hashlib import sha256
-from importlib.resources import files
-from typing import LiteralString
+
+import asyncpg
 
 from penstock.base.errors import BadMigration
-from penstock.postgres.pool import Connection
-from penstock.postgres.statement import read_sql, statement
+from penstock.postgres.functions import (
+    Function,
+    apply_functions,
+    outdated_functions,
+    read_functions,
+)
+from penstock.postgres.pool import Connection, Row
+from penstock.postgres.statement import statement
+from penstock.postgres.steps import Step, is_post, read_steps
 
 MIGRATION_TIMEOUT = timedelta(minutes=30)  # An index on a table of 100M rows is built in this time.
 LOCK_ID = 0x70656E73746F636B  # "penstock" in ASCII; every process asks for the same lock.
@@ -21,96 +27,147 @@ LOCK_ID = 0x70656E73746F636B  # "penstock" in ASCII; every process asks for the 
 CREATE_LEDGER = statement(__package__, "create_ledger.sql")
 LIST_APPLIED = statement(__package__, "list_applied.sql")
 RECORD_MIGRATION = statement(__package__, "record_migration.sql")
+FORGET_MIGRATIONS = statement(__package__, "forget_migrations.sql")
 LOCK_MIGRATIONS = statement(__package__, "lock_migrations.sql")
 UNLOCK_MIGRATIONS = statement(__package__, "unlock_migrations.sql")
 
-_NAME = re.compile(r"(?P<number>\d{4})_(?P<name>\w+)\.sql")
 _TIMEOUT_SECONDS = MIGRATION_TIMEOUT.total_seconds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Migration:
-    """One file of one owner."""
+class Plan:
+    """What one owner ships, and what of it the database lacks."""
 
     owner: str
-    number: int
-    name: str
-    script: LiteralString
-
-    @property
-    def checksum(self) -> str:
-        """Return the hash by which an edited file is noticed."""
-        return sha256(self.script.encode()).hexdigest()
+    functions: list[Function]
+    adopted: Step | None  # Stands in the ledger as the steps that it replaces.
+    pre: list[Step]
+    due_post: list[Step]  # Of earlier releases: a later pre step is shipped too.
+    last_post: list[Step]  # Of this release: the previous one may still run.
 
 
-async def migrate(connection: Connection, owners: Sequence[str]) -> list[str]:
+async def migrate(
+    connection: Connection, owners: Sequence[str], *, post: bool = False
+) -> list[str]:
     """Apply what is missing, owner by owner in the given order, and return the names applied.
 
-    Each file runs in a transaction of its own, so a failure leaves the earlier ones in place and a
-    repeat goes on from there. Raises BadMigration when an applied file was edited, or when the
-    database is newer than this release. `owners` are packages, such as "penstock.kernel".
+    The post steps of this release are applied with `post` only, or by the next release. Each step
+    runs in a transaction of its own, so a failure leaves the earlier ones in place and a repeat
+    goes on from there. Raises BadMigration when an applied step was edited, or when a newer release
+    has removed what this one needs. `owners` are packages, such as "penstock.kernel".
     """
-    shipped = {owner: read_migrations(owner) for owner in owners}
     await connection.execute(LOCK_MIGRATIONS, LOCK_ID, timeout=_TIMEOUT_SECONDS)
     try:
         await connection.execute(CREATE_LEDGER)
-        missing = [
-            migration
-            for owner, migrations in shipped.items()
-            for migration in await _missing(connection, owner, migrations)
-        ]
-        for migration in missing:
-            await _apply(connection, migration)
+        plans = [await _plan(connection, owner) for owner in owners]
+        applied: list[str] = []
+        for plan in plans:
+            if plan.adopted:
+                await _adopt(connection, plan.adopted)
+            applied += [await _apply(connection, step) for step in plan.pre]
+            names = await apply_functions(connection, plan.owner, plan.functions)
+            applied += _summary(plan.owner, names)
+        # After all functions, as the texts of an earlier release may use what these steps remove.
+        for plan in plans:
+            steps = plan.due_post + (plan.last_post if post else [])
+            applied += [await _apply(connection, step) for step in steps]
     finally:
         if not connection.is_closed():
             await connection.execute(UNLOCK_MIGRATIONS, LOCK_ID)
-    return [f"{migration.owner}/{migration.name}" for migration in missing]
+    return applied
 
 
-def read_migrations(owner: str) -> list[Migration]:
-    """Return the migrations that the package `owner` ships, in order."""
-    names = sorted(entry.name for entry in (files(owner) / "migrations").iterdir())
-    migrations = [_read(owner, name) for name in names if name.endswith(".sql")]
-    for expected, migration in enumerate(migrations, start=1):
-        if migration.number != expected:
-            raise BadMigration(owner, migration.name, f"number {expected:04} was expected here")
-    return migrations
+async def missing(
+    connection: Connection, owners: Sequence[str], *, post: bool = False
+) -> list[str]:
+    """Return the names of what `migrate` would apply, and raise what it would; only reads."""
+    names: list[str] = []
+    for owner in owners:
+        try:
+            plan = await _plan(connection, owner)
+            functions = await outdated_functions(connection, owner, plan.functions)
+        except (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError):
+            plan = _compare(owner, [])
+            functions = plan.functions
+        steps = plan.pre + plan.due_post + (plan.last_post if post else [])
+        names += [f"{owner}/{step.name}" for step in steps]
+        names += _summary(owner, [each.name for each in functions])
+    return names
 
 
-def _read(owner: str, name: str) -> Migration:
-    match = _NAME.fullmatch(name)
-    if match is None:
-        raise BadMigration(owner, name, "the name must look like 0001_what_it_does.sql")
-    return Migration(
+async def check(connection: Connection, owners: Sequence[str]) -> None:
+    """Raise BadMigration unless this release can run on the database as it is; only reads."""
+    names = await missing(connection, owners)
+    if names:
+        owner, _, name = names[0].partition("/")
+        raise BadMigration(owner, name, "is not applied; run: penstock migrate")
+
+
+async def _plan(connection: Connection, owner: str) -> Plan:
+    return _compare(owner, await connection.fetch(LIST_APPLIED, owner))
+
+
+def _compare(owner: str, applied: Sequence[Row]) -> Plan:
+    steps = read_steps(owner)
+    adopted = _find_adopted(steps, applied)
+    done = {adopted.number} if adopted else {row["number"] for row in applied}
+    if not adopted:
+        _refuse_unknown(owner, steps, applied)
+    left = [step for step in steps if step.number not in done]
+    last_pre = max((step.number for step in steps if not step.is_post), default=0)
+    return Plan(
         owner=owner,
-        number=int(match["number"]),
-        name=name.removesuffix(".sql"),
-        script=read_sql(owner, "migrations", name),
+        functions=read_functions(owner),
+        adopted=adopted,
+        pre=[step for step in left if not step.is_post],
+        due_post=[step for step in left if step.is_post and step.number < last_pre],
+        last_post=[step for step in left if step.is_post and step.number > last_pre],
     )
 
 
-async def _missing(
-    connection: Connection, owner: str, migrations: list[Migration]
-) -> list[Migration]:
-    applied = {row["number"]: row for row in await connection.fetch(LIST_APPLIED, owner)}
-    for number in applied.keys() - {migration.number for migration in migrations}:
-        reason = "the database is newer than this release of Penstock; upgrade the code"
-        raise BadMigration(owner, applied[number]["name"], reason)
-    for migration in migrations:
-        row = applied.get(migration.number)
-        if row is not None and row["checksum"] != migration.checksum:
+def _find_adopted(steps: Sequence[Step], applied: Sequence[Row]) -> Step | None:
+    """Return the step that stands for all that is applied, if there is one."""
+    names = [row["name"] for row in applied]
+    return next((step for step in steps if names and step.replaces == names), None)
+
+
+def _refuse_unknown(owner: str, steps: Sequence[Step], applied: Sequence[Row]) -> None:
+    shipped = {step.number: step for step in steps}
+    for row in applied:
+        step = shipped.get(row["number"])
+        if step is None and is_post(row["name"]):
+            reason = (
+                "a newer release has applied it, and this one cannot work without what it removed"
+            )
+            raise BadMigration(owner, row["name"], f"{reason}; upgrade the code")
+        if step is not None and row["checksum"] != step.checksum:
             reason = "the file was changed after it had been applied; add a new one instead"
-            raise BadMigration(owner, migration.name, reason)
-    return [migration for migration in migrations if migration.number not in applied]
+            raise BadMigration(owner, step.name, reason)
 
 
-async def _apply(connection: Connection, migration: Migration) -> None:
+def _summary(owner: str, functions: Sequence[str]) -> list[str]:
+    """Return one name for all functions of an owner, which are applied together."""
+    match functions:
+        case []:
+            return []
+        case [name]:
+            return [f"{owner}/functions/{name}"]
+        case _:
+            return [f"{owner}/functions ({len(functions)})"]
+
+
+async def _adopt(connection: Connection, step: Step) -> None:
     async with connection.transaction():
-        await connection.execute(migration.script, timeout=_TIMEOUT_SECONDS)
-        await connection.execute(
-            RECORD_MIGRATION,
-            migration.owner,
-            migration.number,
-            migration.name,
-            migration.checksum,
-        )
+        await connection.execute(FORGET_MIGRATIONS, step.owner)
+        await _record(connection, step)
+
+
+async def _apply(connection: Connection, step: Step) -> str:
+    async with connection.transaction():
+        await connection.execute(step.script, timeout=_TIMEOUT_SECONDS)
+        await _record(connection, step)
+    return f"{step.owner}/{step.name}"
+
+
+async def _record(connection: Connection, step: Step) -> None:
+    await connection.execute(RECORD_MIGRATION, step.owner, step.number, step.name, step.checksum)

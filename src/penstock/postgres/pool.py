@@ -1,6 +1,6 @@
-"""Connections to PostgreSQL: the types we use of asyncpg, one pool, and what counts as "away".
+"""Connections to PostgreSQL: types for asyncpg, the connection pool, and lost connections.
 
-asyncpg ships no types. These protocols state the part we use, and accept only literal SQL.
+asyncpg ships no types. These protocols declare the part that is used, and accept only literal SQL.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
-from penstock.base.aio import pauses
+from penstock.base.aio import retry_delays
 from penstock.base.errors import BadSetting, DatabaseAway
 from penstock.base.log import Logger
 
 T = TypeVar("T")
 
-CONNECT_TIMEOUT = timedelta(seconds=10)  # A server in recovery answers at once, with a refusal.
-COMMAND_TIMEOUT = timedelta(seconds=60)  # Our slowest statement, a bulk insert, takes 2 s.
-STATEMENTS_MAX = 1024  # All of ours, prepared once per connection and kept.
+CONNECT_TIMEOUT = timedelta(seconds=10)  # A server in recovery refuses at once.
+COMMAND_TIMEOUT = timedelta(seconds=60)  # The slowest statement, a bulk insert, takes 2 s.
+STATEMENTS_MAX = 1024  # More than there are: each is prepared once per connection.
 
-# What a connection raises when the server is gone, going, full or not yet there.
+# What a connection raises when the server is stopped, stopping, full or starting.
 # asyncpg says "connection is closed" with its general InterfaceError, whose children for wrong
 # arguments (DataError) must therefore be caught earlier; `database_away` does so.
 CONNECTION_LOST: tuple[type[BaseException], ...] = (
@@ -44,11 +44,11 @@ CONNECTION_LOST: tuple[type[BaseException], ...] = (
     asyncpg.IdleSessionTimeoutError,
     asyncpg.TooManyConnectionsError,
     asyncpg.InterfaceError,
-    # A query between the server's last words and the end of the connection.
+    # A query after the server's last message and before the end of the connection.
     asyncpg.InternalClientError,
 )
 
-# What a server that is up says when the address is wrong: waiting will not help.
+# Errors of a running server for a wrong address or account: waiting does not help.
 _REFUSED = (
     asyncpg.ClientConfigurationError,
     asyncpg.InvalidAuthorizationSpecificationError,
@@ -56,7 +56,7 @@ _REFUSED = (
 )
 
 
-# While the server is away its pool prints a traceback per try; our callers say it in one line.
+# asyncpg logs a traceback per failed connection; Penstock logs one line instead.
 logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
 
 
@@ -73,7 +73,7 @@ class Row(Protocol):
 
 
 class Queries(Protocol):
-    """What a connection and a pool have in common; `timeout` is in seconds, as asyncpg wants it."""
+    """What a connection and a pool have in common; `timeout` is in seconds."""
 
     async def execute(
         self, query: LiteralString, *args: Any, timeout: float | None = None
@@ -120,7 +120,7 @@ class Prepared(Protocol):
 
 
 class Connection(Queries, Protocol):
-    """One connection, its own or lent by a pool."""
+    """One connection, separate or from a pool."""
 
     def transaction(
         self, *, isolation: str | None = None, readonly: bool = False, deferrable: bool = False
@@ -135,7 +135,7 @@ class Connection(Queries, Protocol):
 
 
 class Pool(Queries, Protocol):
-    """Connections to lend; `async with pool.acquire() as connection`."""
+    """A connection pool; `async with pool.acquire() as connection`."""
 
     def acquire(
         self, *, timeout: float | None = None
@@ -147,7 +147,7 @@ class Pool(Queries, Protocol):
 
 
 class _Connection(asyncpg.Connection):
-    """A connection that a pool lends to our own code only, which leaves no session state behind."""
+    """A pooled connection without reset: Penstock leaves no session state behind."""
 
     def get_reset_query(self) -> str:
         """Return nothing to run on release: asyncpg's own reset costs a round trip per use."""
@@ -156,7 +156,7 @@ class _Connection(asyncpg.Connection):
 
 async def open_pool(dsn: str, *, min_size: int = 5, max_size: int = 20) -> Pool:
     """Open a pool; raises DatabaseAway or BadSetting. jsonb stays text: callers decode it once."""
-    _refuse_unreadable(dsn)
+    _check_port(dsn)
     with database_away():
         return await _create_pool(
             dsn,
@@ -170,8 +170,8 @@ async def open_pool(dsn: str, *, min_size: int = 5, max_size: int = 20) -> Pool:
 
 
 async def connect(dsn: str) -> Connection:
-    """Open one connection of its own; raises DatabaseAway or BadSetting."""
-    _refuse_unreadable(dsn)
+    """Open one connection without a pool; raises DatabaseAway or BadSetting."""
+    _check_port(dsn)
     with database_away():
         return await _connect(dsn, **_SESSION)
 
@@ -182,7 +182,7 @@ _SESSION: Mapping[str, Any] = {
     "timeout": CONNECT_TIMEOUT.total_seconds(),
     "statement_cache_size": STATEMENTS_MAX,
     "max_cached_statement_lifetime": 0,
-    # Our statements are short: compiling one costs more than running it.
+    # The statements are short: compiling one costs more than running it.
     "server_settings": {
         "application_name": "penstock",
         "jit": "off",
@@ -192,41 +192,41 @@ _SESSION: Mapping[str, Any] = {
 }
 
 
-def _refuse_unreadable(dsn: str) -> None:
-    """Raise BadSetting for a port that is no number, which asyncpg lets through as ValueError."""
+def _check_port(dsn: str) -> None:
+    """Raise BadSetting for a port that is not a number: asyncpg raises ValueError."""
     try:
         _ = urlsplit(dsn).port
-    except ValueError as unreadable:
-        raise BadSetting("PENSTOCK_DATABASE_URL", _one_line(unreadable)) from unreadable
+    except ValueError as exc:
+        raise BadSetting("PENSTOCK_DATABASE_URL", _one_line(exc)) from exc
 
 
 async def keep_trying(work: Callable[[], Awaitable[T]], *, dsn: str, log: Logger) -> T:
-    """Await `work()`, which may be repeated, again and again while the database is away.
+    """Await `work()`, which must be repeatable, until the database is available.
 
-    Tells about each try that failed in one line. Raises BadSetting when the server is up and
-    refuses us, since waiting would not help then.
+    Logs one line per failed try. Raises BadSetting when a running server refuses the connection,
+    because waiting does not help then.
     """
-    waits = pauses()
+    delays = retry_delays()
     tries = 0
     while True:
         tries += 1
         try:
             with database_away():
                 return await work()
-        except DatabaseAway as away:
-            pause = next(waits)
+        except DatabaseAway as exc:
+            delay = next(delays)
             log.warning(
                 "database.awaited",
                 address=address(dsn),
-                reason=away.reason,
-                retry_in_seconds=round(pause, 1),
+                reason=exc.reason,
+                retry_in_seconds=round(delay, 1),
                 **{"try": tries},
             )
-            await asyncio.sleep(pause)
+            await asyncio.sleep(delay)
 
 
 class _Translated:
-    """Holds nothing, so that one serves all; a generator would cost each call a microsecond."""
+    """Stateless, so that one object serves all; a generator would cost a microsecond per call."""
 
     def __enter__(self) -> None: ...
 
@@ -248,7 +248,7 @@ _TRANSLATED = _Translated()
 
 
 def database_away() -> AbstractContextManager[None]:
-    """Translate what asyncpg raises for a lost or refused connection into our own errors."""
+    """Translate what asyncpg raises for a lost or refused connection into PenstockErrors."""
     return _TRANSLATED
 
 

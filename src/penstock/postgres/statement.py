@@ -1,4 +1,4 @@
-"""SQL lives in files, loaded at import. The only module that makes a LiteralString of text."""
+"""SQL statements from files, loaded at import. The only module that casts text to LiteralString."""
 
 from importlib.resources import files
 from typing import LiteralString, cast
@@ -13,4 +13,9 @@ def statement(package: str | None, name: str) -> LiteralString:
 def read_sql(package: str, folder: str, name: str) -> LiteralString:
     """Return the text of a `.sql` file that is shipped inside `package`."""
     text = (files(package) / folder / name).read_text(encoding="utf-8")
+    return cast("LiteralString", text)
+
+
+def composed_by_server(text: str) -> LiteralString:
+    """Return a statement that PostgreSQL has composed with `format`, which quotes the names."""
     return cast("LiteralString", text)

@@ -1,6 +1,7 @@
 -- The kernel's tables. What is hot is narrow; what is history is partitioned by item id, and ids
 -- are moved to a new block of 2^32 every day, so that a range of ids is a day and retention is a
 -- DROP TABLE. No foreign keys: the kernel writes these tables together or not at all.
+-- replaces: 0001_kernel, 0002_functions, 0003_slot_pools, 0004_daily_tables
 
 CREATE SEQUENCE penstock.item_id;
 
@@ -27,6 +28,7 @@ CREATE TABLE penstock.lane (
     retention interval NOT NULL DEFAULT '30 days',
     payload_bytes_max integer NOT NULL DEFAULT 262144,
     version integer NOT NULL DEFAULT 1,
+    slot_pool text COLLATE "C",
     CONSTRAINT name_is_a_slug CHECK (name ~ '^[a-z0-9][a-z0-9_.-]{0,62}$'),
     CONSTRAINT batch_size_is_sane CHECK (batch_size BETWEEN 1 AND 10000),
     CONSTRAINT dispatch_interval_is_sane
@@ -49,12 +51,14 @@ CREATE TABLE penstock.lane (
     CONSTRAINT ordering_is_known CHECK (ordering IN ('none', 'per_key')),
     CONSTRAINT on_dead_head_is_known CHECK (on_dead_head IN ('block', 'park', 'skip')),
     CONSTRAINT retention_is_sane CHECK (retention BETWEEN interval '1 day' AND interval '100 years'),
-    CONSTRAINT payload_bytes_max_is_sane CHECK (payload_bytes_max BETWEEN 2 AND 67108864)
+    CONSTRAINT payload_bytes_max_is_sane CHECK (payload_bytes_max BETWEEN 2 AND 67108864),
+    -- The migration of the slots replaces this by a foreign key to their pools.
+    CONSTRAINT slot_pool_is_absent CHECK (slot_pool IS NULL)
 );
 
 -- What a claim changes about a lane, apart from its policy: a rate-limited lane writes here several
 -- times a second, and the policy row should stay quiet.
-CREATE TABLE penstock.gate (
+CREATE TABLE penstock.lane_pacing (
     lane_id integer PRIMARY KEY,
     next_slot_at timestamptz NOT NULL DEFAULT '-infinity',
     next_cycle_at timestamptz NOT NULL DEFAULT '-infinity'
@@ -242,40 +246,32 @@ CREATE TABLE penstock.api_key (
     CONSTRAINT scopes_are_given CHECK (cardinality(scopes) > 0)
 );
 
--- Create the partitions of one day, if they are not there yet. A day's ids are day << 32 onward.
--- Made apart and attached: that waits for nobody who only enqueues, and gives up soon behind others.
-CREATE FUNCTION penstock.open_day(day date) RETURNS void LANGUAGE plpgsql AS $$
+-- Tables that get a partition for every day. Their ids come from penstock.item_id, so that a range
+-- of ids is the same day in all of them.
+CREATE TABLE penstock.daily_table (
+    name text PRIMARY KEY
+);
+INSERT INTO penstock.daily_table (name) VALUES ('item'), ('attempt');
+
+-- The first two days; the sweeper opens the following ones with the function open_day. A migration
+-- calls no function of its own package, because functions are applied after it and change later.
+DO $$
 DECLARE
-    low bigint := (day - date '1970-01-01')::bigint << 32;
-    high bigint := (day + 1 - date '1970-01-01')::bigint << 32;
-    suffix text := to_char(day, 'YYYYMMDD');
+    today date := (now() AT TIME ZONE 'UTC')::date;
+    day date;
     parent text;
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended('penstock.open_day', 0));
-    PERFORM set_config('lock_timeout', '2s', true);
-    IF to_regclass('penstock.item_' || suffix) IS NOT NULL THEN
-        RETURN;
-    END IF;
-    FOREACH parent IN ARRAY ARRAY['item', 'attempt'] LOOP
+    FOR day, parent IN
+        SELECT today + n, name FROM generate_series(0, 1) AS n, penstock.daily_table
+    LOOP
         EXECUTE format(
-            'CREATE TABLE penstock.%1$s_%2$s (LIKE penstock.%1$s INCLUDING ALL)', parent, suffix);
+            'CREATE TABLE penstock.%1$s_%2$s (LIKE penstock.%1$s INCLUDING ALL)',
+            parent, to_char(day, 'YYYYMMDD'));
         EXECUTE format(
-            'ALTER TABLE penstock.%1$s ATTACH PARTITION penstock.%1$s_%2$s FOR VALUES FROM (%3$s) TO (%4$s)',
-            parent, suffix, low, high);
+            'ALTER TABLE penstock.%1$s ATTACH PARTITION penstock.%1$s_%2$s '
+            'FOR VALUES FROM (%3$s) TO (%4$s)',
+            parent, to_char(day, 'YYYYMMDD'),
+            (day - date '1970-01-01')::bigint << 32, (day + 1 - date '1970-01-01')::bigint << 32);
     END LOOP;
+    PERFORM setval('penstock.item_id', (today - date '1970-01-01')::bigint << 32);
 END $$;
-
--- Move item ids on to the block of a day. Only ever forward, and one caller at a time: two that
--- race could hand out the same ids twice.
-CREATE FUNCTION penstock.turn_day(day date) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    low bigint := (day - date '1970-01-01')::bigint << 32;
-BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended('penstock.turn_day', 0));
-    IF (SELECT last_value FROM penstock.item_id) < low THEN
-        PERFORM setval('penstock.item_id', low);
-    END IF;
-END $$;
-
-SELECT penstock.open_day(day), penstock.open_day(day + 1), penstock.turn_day(day)
-FROM (SELECT (now() AT TIME ZONE 'UTC')::date AS day) AS today;

@@ -1,5 +1,5 @@
 -- The conservation of items: accepted = ready + parked + leased + held + done + dead + cancelled.
--- One statement is one snapshot, so it holds at any moment, whatever runs beside it.
+-- One statement is one snapshot, so it holds at any moment under concurrent writes.
 SELECT
     (SELECT count(*) FROM penstock.item WHERE $1::integer IS NULL OR lane_id = $1) AS accepted,
     (SELECT count(*) FROM penstock.ready WHERE $1 IS NULL OR lane_id = $1) AS ready,

@@ -1,2 +1,2 @@
--- The heads of these keys have died: block their keys or go on, as the lane's policy says.
+-- Apply the lane's on_dead_head to keys whose head has died.
 SELECT penstock.bury_heads($1, $2, $3);

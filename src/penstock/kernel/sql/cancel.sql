@@ -1,5 +1,5 @@
 -- End an unclaimed, held or dead item. A head of a key, or a dead item that blocks one, vacates it;
--- a slot that the item has taken goes back to its pool.
+-- the item's slot is returned to its pool.
 WITH subject AS MATERIALIZED (
     SELECT id, lane_id, order_key FROM penstock.item WHERE id = $1
 ), withdrawn AS MATERIALIZED (
@@ -21,7 +21,7 @@ WITH subject AS MATERIALIZED (
     INSERT INTO penstock.cancelled (id, cancelled_at, lane_id)
     SELECT ended.id, coalesce($2::timestamptz, now()), subject.lane_id FROM ended, subject
 )
-SELECT penstock.give_back_due_instant(ended.id, $2::timestamptz), ended.was, subject.lane_id,
+SELECT penstock.release_due_instant(ended.id, $2::timestamptz), ended.was, subject.lane_id,
     subject.order_key,
     subject.order_key IS NOT NULL AND lane.ordering = 'per_key'
         AND (ended.was IN ('ready', 'held') OR EXISTS (SELECT FROM unblocked)) AS vacates_key

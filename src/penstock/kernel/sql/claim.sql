@@ -1,29 +1,31 @@
--- Take due items of one lane out of ready and write one lease for all of them.
+-- Delete due items of one lane from ready and insert one lease for all of them.
 -- The lane's row is locked first, so that a pause is exact, policy is never stale, and the rate is
--- decided here over all workers. Slots of a rate-limited lane are handed out up to $6 ahead; the
--- worker starts each item at its slot (start_in seconds from now).
+-- decided here over all workers. A rate-limited lane assigns slots up to $6 ahead; the worker
+-- starts each item at its slot (start_in seconds from now).
 -- ($2, $3) is the worker's cursor: a hint that skips the dead head of the index.
 -- MATERIALIZED fences the LIMIT: inlined, the planner may repeat it and claim too many. The planner
 -- cannot know that LIMIT either and would guess a tenth of the table; rows that are locked cannot
--- move, so they are deleted by their ctid, and bodies are looked up one by one (LATERAL with LIMIT).
--- One row always comes back; it says in how many seconds it is worth asking again, if ever.
+-- move, so they are deleted by ctid, and bodies are looked up one by one (LATERAL with LIMIT).
+-- At least one row is returned; wait_seconds is the time until the next claim can find items.
 WITH policy AS MATERIALIZED (
     SELECT lane.enabled, lane.batch_size, lane.dispatch_interval, lane.lease,
-        -- Items that wait for their due instant would all leave at once then, whatever the rate.
+        -- With a rate, items claimed early would all start at their due instant, above the rate.
         CASE WHEN lane.rate IS NULL THEN lane.pre_start_buffer ELSE interval '0' END
             AS pre_start_buffer,
-        1 / lane.rate AS slot_seconds, lane.burst, gate.next_slot_at, gate.next_cycle_at
-    FROM penstock.lane JOIN penstock.gate USING (lane_id)
+        1 / lane.rate AS slot_seconds, lane.burst, pacing.next_slot_at, pacing.next_cycle_at
+    FROM penstock.lane JOIN penstock.lane_pacing AS pacing USING (lane_id)
     WHERE lane_id = $1
     FOR NO KEY UPDATE
 ), moment AS MATERIALIZED (
-    -- Read after the lock was had: a claim that waited must not reckon with the time before.
+    -- Read the clock after taking the lock.
     SELECT policy.*, coalesce($7::timestamptz, clock_timestamp()) AS at FROM policy
 ), opening AS MATERIALIZED (
-    -- A start may come a little late. 30 ms of the burst are kept back for that (LATE_MAX of the
-    -- crew), so that rate plus burst is never exceeded; a slot that is wider has that room already.
+    -- An item may start up to $8 late. That much of the burst is kept back, so that late starts
+    -- never exceed rate plus burst; a slot wider than $8 has that room already.
     SELECT moment.*, greatest(next_slot_at, at - make_interval(secs => greatest(
-        0, slot_seconds * (burst - 1) - greatest(0, 0.03 - slot_seconds)))) AS first_slot_at
+        0, slot_seconds * (burst - 1)
+            - greatest(0, extract(epoch FROM $8::interval)::float8 - slot_seconds)
+    ))) AS first_slot_at
     FROM moment
 ), allowance AS MATERIALIZED (
     SELECT opening.*, CASE
@@ -56,14 +58,14 @@ WITH policy AS MATERIALIZED (
     GROUP BY at, lease
     RETURNING token, cardinality(item_ids) AS items_taken
 ), passed AS (
-    UPDATE penstock.gate
+    UPDATE penstock.lane_pacing AS pacing
     SET next_slot_at = coalesce(
-            first_slot_at + make_interval(secs => slot_seconds * items_taken), gate.next_slot_at),
+            first_slot_at + make_interval(secs => slot_seconds * items_taken), pacing.next_slot_at),
         next_cycle_at = at + dispatch_interval
     FROM leased, allowance
-    WHERE gate.lane_id = $1 AND (slot_seconds IS NOT NULL OR dispatch_interval > interval '0')
+    WHERE pacing.lane_id = $1 AND (slot_seconds IS NOT NULL OR dispatch_interval > interval '0')
 ), ask AS (
-    -- Who got all that was allowed may ask for more at once; others from behind what was due.
+    -- A full claim may be repeated at once; otherwise look for the next item behind the due ones.
     SELECT allowance.*, coalesce(items_taken, 0) AS items_taken,
         coalesce(items_taken = items_max, false) AS is_more,
         CASE WHEN items_taken IS NULL THEN $2 ELSE at + pre_start_buffer END AS behind_at,
@@ -85,7 +87,7 @@ WITH policy AS MATERIALIZED (
     ) AS due
 )
 SELECT
-    -- What holds for the whole lease stands in the first row only: decoding it 500 times is dear.
+    -- Columns of the whole lease are in the first row only: decoding them 500 times is slow.
     CASE WHEN place.number = 1 THEN leased.token END AS token,
     CASE WHEN place.number = 1 THEN allowance.at END AS claimed_at,
     CASE WHEN coalesce(place.number, 1) = 1 THEN wait.seconds END AS wait_seconds,

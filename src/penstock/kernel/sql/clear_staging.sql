@@ -1,2 +1,2 @@
--- Make room for the next chunk of the same transaction.
+-- Empty the staging table for the next chunk of the same transaction.
 TRUNCATE pg_temp.penstock_staged;

@@ -1,4 +1,4 @@
--- What a replay of these dead items would bring back; those past their deadline stay dead.
+-- Count the dead items that a replay would retry; those past their deadline stay dead.
 SELECT count(*)
 FROM penstock.dead JOIN penstock.item USING (id)
 WHERE dead.lane_id = $1

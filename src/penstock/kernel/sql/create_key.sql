@@ -1,5 +1,5 @@
--- Keep a key by the hash of its token; the same token again gets the new name and scopes, but a
--- revoked one stays revoked.
+-- Store a key under the hash of its token. The same token again updates name and scopes; a revoked
+-- key stays revoked.
 INSERT INTO penstock.api_key (key_id, name, scopes, secret_hash, created_at)
 VALUES ($1, $2, $3, $4, now())
 ON CONFLICT (key_id) DO UPDATE

@@ -1,4 +1,4 @@
--- The session's own landing place for COPY: a temporary table writes no WAL.
+-- The session's staging table for COPY: a temporary table writes no WAL.
 CREATE TEMPORARY TABLE IF NOT EXISTS penstock_staged (
     index integer NOT NULL,
     payload jsonb NOT NULL,

@@ -1,2 +1,2 @@
--- Drop one day of history unless its lanes still have to keep it.
+-- Drop one day of history unless the retention of a lane still covers it.
 SELECT penstock.drop_day($1::date, $2::timestamptz);

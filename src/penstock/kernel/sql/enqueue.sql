@@ -1,4 +1,5 @@
--- Accept one item in the caller's transaction. Casts are spelt out: some drivers read :: otherwise.
+-- Accept one item in the caller's transaction.
+-- CAST is spelt out: some drivers parse :: as a parameter.
 SELECT item_id, is_new
 FROM penstock.enqueue_many(
     CAST($1 AS text),

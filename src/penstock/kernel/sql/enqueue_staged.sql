@@ -1,4 +1,4 @@
--- Accept what COPY has put into the staging table, in its order.
+-- Accept the rows of the staging table, in their order.
 SELECT item_id, is_new
 FROM penstock.enqueue_staged($1, coalesce($2::timestamptz, now()))
 ORDER BY index;

@@ -1,5 +1,5 @@
--- End unclaimed items whose deadline has passed. What a worker holds at this moment is judged when
--- it is settled. Returns the heads that died of it, by lane.
+-- End unclaimed items whose deadline has passed. Items that a worker holds are checked when
+-- they are settled. Returns the heads that died, by lane.
 WITH passed AS MATERIALIZED (
     SELECT not_after, item_id
     FROM penstock.deadline

@@ -1,4 +1,4 @@
--- Renew leases that are still ours, one row per lease; a token that does not come back is lost.
+-- Renew leases and return their tokens; the lease of a token that is not returned is lost.
 UPDATE penstock.lease
 SET expires_at = coalesce($2::timestamptz, now()) + lane.lease
 FROM penstock.lane

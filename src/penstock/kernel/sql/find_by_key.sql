@@ -1,2 +1,2 @@
--- The item that a key of a lane stands for.
+-- The item with this key in the lane.
 SELECT item_id FROM penstock.idempotency WHERE lane_id = $1 AND key = $2;

@@ -1,4 +1,4 @@
--- Drop the keys of an empty lane: those that a dead item blocks, and those to be looked at again.
+-- Delete the order keys of an empty lane: those that a dead item blocks, and the vacated ones.
 WITH looked_at AS (
     DELETE FROM penstock.vacated_key WHERE lane_id = $1
 )

@@ -1,4 +1,4 @@
--- Replay jobs, the newest first, or the one that is asked for.
+-- Replay jobs, the newest first, or the one with the given id.
 SELECT replay.*, lane.name AS lane
 FROM penstock.replay JOIN penstock.lane USING (lane_id)
 WHERE $1::bigint IS NULL OR replay_id = $1

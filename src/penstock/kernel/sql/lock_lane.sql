@@ -1,2 +1,2 @@
--- Wait for the claims of this lane that are under way, and let no new one in until we commit.
+-- Lock the lane: waits for running claims, and blocks new ones until the commit.
 SELECT lane.* FROM penstock.lane WHERE name = $1 FOR NO KEY UPDATE;

@@ -1,5 +1,5 @@
--- What a worker must know once a second, in one statement for all its lanes: every policy, and in
--- how many seconds the next item past the worker's cursor is due.
+-- The once-a-second poll of a worker, in one statement for all its lanes: every policy, and the
+-- seconds until the next item past the worker's cursor is due.
 SELECT lane.*, extract(epoch FROM due.due_at - CASE WHEN lane.rate IS NULL
     THEN lane.pre_start_buffer ELSE interval '0' END - now())::float8 AS due_in
 FROM unnest($1::text[], $2::timestamptz[], $3::bigint[]) AS seen (name, cursor_due_at, cursor_id)

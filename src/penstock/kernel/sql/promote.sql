@@ -1,2 +1,2 @@
--- The heads of these keys have ended well, or were cancelled: their followers move up.
+-- Promote the followers of keys whose head is done or cancelled.
 SELECT penstock.promote($1, $2);

@@ -1,4 +1,4 @@
--- Look again at keys whose head ended while a producer was parking behind it.
+-- Promote keys whose head ended while a producer had locked the key to park an item.
 WITH found AS MATERIALIZED (
     SELECT lane_id, order_key FROM penstock.vacated_key LIMIT $1 FOR UPDATE SKIP LOCKED
 ), gone AS (

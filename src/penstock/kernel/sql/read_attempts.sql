@@ -1,4 +1,4 @@
--- The history of one item; late results stand beside the attempts that replaced them.
+-- The history of one item; late results are listed beside the attempts that replaced them.
 SELECT attempt, outcome, claimed_at, settled_at, retry_at, duration_ms, reason, result, token
 FROM penstock.attempt
 WHERE item_id = $1

@@ -1,4 +1,4 @@
--- One item, where it is, and its payload.
+-- One item with its state and payload.
 SELECT item.id, lane.name AS lane, item.key, item.order_key, place.state, place.reason,
     coalesce(place.due_at, item.due_at) AS due_at, item.not_after, item.created_at,
     coalesce(place.attempts, 0) AS attempts, item.payload

@@ -1,5 +1,5 @@
--- Let a held item be tried again, from now on and with a new set of attempts. A held head of a key
--- has kept its key, so it is the head still.
+-- Retry a held item now, with a new set of attempts. A held head has kept its order key, so it is
+-- still the head.
 WITH released AS (
     DELETE FROM penstock.held WHERE id = $1 RETURNING id, lane_id, attempt
 ), readied AS (

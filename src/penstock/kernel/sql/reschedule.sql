@@ -1,4 +1,4 @@
--- Put an unclaimed item back under another due instant; in the line of its key it keeps its place.
+-- Change the due instant of an unclaimed item; it keeps its position within its order key.
 WITH withdrawn AS MATERIALIZED (
     SELECT * FROM penstock.withdraw(ARRAY[$1::bigint])
 ), readied AS (

@@ -1,6 +1,6 @@
--- Give back what expired leases held: a lost attempt each, which counts, so that an item that kills
--- its workers ends dead, as does one whose deadline has passed meanwhile. Returns the heads that
--- died of it, by lane.
+-- Return the items of expired leases to ready, each with a `lost` attempt. It counts, so that an
+-- item that kills its workers ends dead; an item past its deadline ends dead too. Returns the heads
+-- that died, by lane.
 WITH expired AS MATERIALIZED (
     SELECT token
     FROM penstock.lease

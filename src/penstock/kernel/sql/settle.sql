@@ -1,10 +1,10 @@
--- Write how attempts of one lease ended. Fenced: without the lease row nothing happens and no row
--- comes back. The lease is closed when $2 holds; else it keeps only what is still unsettled.
--- $3, $4 and $5 list all that has ended. $5 is the place, in the arrays from $6 on, of what is to be
--- written about it; many may share one. The lists come as text, because encoding long arrays is
--- what a worker would spend most of its time on.
+-- Write how attempts of one lease ended. Fenced: without the lease row nothing is written and no
+-- row is returned. If $2 is true the lease is deleted; otherwise it keeps its unsettled items.
+-- $3, $4 and $5 have one entry per ended item. $5 is the index of its record in the arrays from $6
+-- on; many items may share one. These lists are text: encoding long arrays in the driver would take
+-- most of a worker's time.
 WITH listed AS MATERIALIZED (
-    -- Parsed once: in a condition it would be for each row.
+    -- Parsed once; in a condition it would be parsed for each row.
     SELECT * FROM unnest($3::text::bigint[], $4::text::integer[], $5::text::integer[])
         AS e (id, duration_ms, place)
 ), fenced AS MATERIALIZED (
@@ -59,7 +59,7 @@ WITH listed AS MATERIALIZED (
     INSERT INTO penstock.dead (id, died_at, lane_id, attempt, forgiven, reason)
     SELECT id, settled_at, lane_id, attempt, forgiven, reason FROM ended WHERE outcome = 'dead'
 )
--- What an earlier settle of the same lease has written already, if its answer did not come through.
+-- The items that an earlier settle of the same lease has written, if its answer was lost.
 SELECT CASE
     WHEN (SELECT count(*) FROM ended) = (SELECT count(*) FROM listed) THEN '{}'
     ELSE ARRAY(SELECT id FROM listed EXCEPT SELECT id FROM held_item)

@@ -1,4 +1,4 @@
--- Write down a replay of the items that are dead now; the sweeper does it in steps.
+-- Create a replay of the items that are dead now; the sweeper runs it in steps.
 WITH matching AS (
     SELECT count(*) AS counted, coalesce(max(dead.id), 0) AS last_item_id
     FROM penstock.dead JOIN penstock.item USING (id)

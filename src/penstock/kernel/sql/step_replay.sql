@@ -1,5 +1,5 @@
--- Replay the next items of the oldest unfinished job, and keep its progress in the same commit.
--- Items that died after the job was asked for are left out, as those that died again during it.
+-- Replay the next items of the oldest unfinished job; its progress is part of the same commit.
+-- Items that died after the job was created, or again during it, are left out.
 WITH job AS MATERIALIZED (
     SELECT *
     FROM penstock.replay

@@ -1,4 +1,4 @@
--- Which chores of the sweeper have anything to do: one cheap look instead of one look each.
+-- Which tasks of the sweeper have something to do: one cheap statement instead of one each.
 SELECT
     EXISTS (SELECT FROM penstock.lease WHERE expires_at <= coalesce($1::timestamptz, now()))
         AS has_expired_leases,

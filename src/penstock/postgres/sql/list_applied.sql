@@ -1,4 +1,4 @@
--- What was applied for one owner, to compare with what this release ships.
+-- The migrations applied for one owner, to compare with those of this release.
 SELECT number, name, checksum
 FROM penstock.migration
 WHERE owner = $1

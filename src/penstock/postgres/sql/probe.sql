@@ -1,2 +1,2 @@
--- Ask for a sign of life on a connection that only listens.
+-- Check a connection that only listens.
 SELECT 1;

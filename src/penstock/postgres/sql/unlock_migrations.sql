@@ -1,2 +1,2 @@
--- Let the next process migrate; a connection that breaks lets go by itself.
+-- Allow the next process to migrate; a lost connection also releases the lock.
 SELECT pg_advisory_unlock($1);

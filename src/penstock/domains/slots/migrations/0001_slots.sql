@@ -1,5 +1,7 @@
 -- Slot pools. A pool is a named set of windows with one rule; the rule is kept in versions. Each
 -- window of a rule has as many cells as its capacity; a slot is an event's cell, for ever.
+-- replaces: 0001_slots, 0002_functions, 0003_assign, 0004_reflow, 0005_lanes, 0006_views
+-- replaces: 0007_assign_many
 
 CREATE TABLE penstock.slot_pool (
     pool_id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -123,3 +125,33 @@ CREATE TABLE penstock.slot_move (
     moved_to timestamptz NOT NULL,
     event_id text COLLATE "C" NOT NULL
 );
+
+-- A lane may name a pool: its items are then due in slots of that pool.
+ALTER TABLE penstock.lane
+    DROP CONSTRAINT slot_pool_is_absent,
+    ADD CONSTRAINT slot_pool_exists FOREIGN KEY (slot_pool) REFERENCES penstock.slot_pool (name);
+
+-- The pool `default`: 100 slots per 4 seconds, evenly spaced, always open. Cells are numbered
+-- from 1970 on; one lasts 40 ms, so a second has 25.
+WITH pool AS (
+    INSERT INTO penstock.slot_pool (name) VALUES ('default')
+    RETURNING pool_id
+), config AS (
+    INSERT INTO penstock.slot_config (
+        pool_id, version, max_per_window, window_size, spacing, horizon, effective_at, created_at,
+        created_by, is_active)
+    SELECT pool_id, 1, 100, interval '4 seconds', 'even', interval '366 days',
+        to_timestamp(floor(extract(epoch FROM now()) / 4) * 4), now(), 'migration', true
+    FROM pool
+    RETURNING config_id, pool_id, effective_at AS starts_at
+), cell AS (
+    SELECT (extract(epoch FROM starts_at) * 25)::bigint AS base,
+        (extract(epoch FROM timestamptz '2200-01-01Z') * 25)::bigint AS next_base
+    FROM config
+)
+INSERT INTO penstock.slot_stretch (
+    pool_id, first_cell, last_cell, base, starts_at, ends_at, window_us, capacity, config_id,
+    spacing)
+SELECT pool_id, 0, next_base - base - 1, base, starts_at, '2200-01-01Z', 4000000, 100, config_id,
+    'even'
+FROM config, cell;

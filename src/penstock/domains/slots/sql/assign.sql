@@ -1,6 +1,6 @@
--- Give events their slots; the function is the same for callers of any language.
--- What the caller knows already is not sent back, since decoding it would be a tenth of all: no outcome
--- means assigned, and only a conflict names the pool and the time of the slot that there is.
+-- Assign slots to events, by the function that callers of any language use.
+-- Values that the caller knows are not returned, because decoding them takes a tenth of the time: NULL
+-- as outcome means assigned, and only a conflict has pool and requested time, of the existing slot.
 SELECT nullif(given.outcome, 'assigned') AS outcome,
     CASE WHEN given.outcome = 'conflict' THEN (
         SELECT name FROM penstock.slot_pool WHERE slot_pool.pool_id = given.pool_id)

@@ -1,4 +1,4 @@
--- The active version of a pool with a calendar, and until when its opening periods are known.
+-- The active version of a pool with a calendar, and the end of its known opening periods.
 SELECT config_id, calendar, max(ends_at) AS known_until
 FROM penstock.slot_pool
 JOIN penstock.slot_config USING (pool_id)

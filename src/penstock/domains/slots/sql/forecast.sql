@@ -1,6 +1,6 @@
--- The first $2 free cells of a pool from $3 on, without taking them. The last one stands where it
--- would if nothing were taken, moved on by all runs before it: those with fewer free cells before
--- them than are wanted.
+-- The first $2 free cells of a pool from $3 on, without taking them. The last cell is the one that it
+-- would be if none were taken, plus the cells of all runs before it. A run is before it if fewer than
+-- $2 free cells precede the run.
 WITH pool AS MATERIALIZED (
     SELECT pool_id,
         penstock.first_cell_at(
@@ -15,7 +15,7 @@ WITH pool AS MATERIALIZED (
         LIMIT 1)) AS cell
     FROM pool
 ), run AS (
-    -- As floats, which are exact up to 2^53, they are added up in half the time.
+    -- As floats, which are exact up to 2^53, the sum takes half the time.
     SELECT last_cell, sum((last_cell - first_cell + 1)::float8)
         OVER (ORDER BY first_cell ROWS UNBOUNDED PRECEDING)::bigint AS taken
     FROM penstock.slot_run
@@ -28,7 +28,7 @@ WITH pool AS MATERIALIZED (
     SELECT s.*,
         (greatest(s.first_cell, start.cell) - s.first_cell + base) / capacity AS first_window,
         (least(s.last_cell, finish.cell) - s.first_cell + base) / capacity AS last_window,
-        -- The fewest cells of any window: one that is cut by an end of the stretch has fewer.
+        -- The fewest cells of any window: a window at an end of the stretch may be partial.
         least(capacity, s.last_cell - s.first_cell + 1,
             CASE WHEN s.first_cell > start.cell THEN capacity - base % capacity END,
             CASE WHEN s.last_cell < finish.cell
@@ -36,7 +36,7 @@ WITH pool AS MATERIALIZED (
     FROM start, finish, penstock.slot_stretch AS s
     WHERE s.pool_id = start.pool_id AND s.last_cell >= start.cell AND s.first_cell <= finish.cell
 ), opened AS MATERIALIZED (
-    -- Windows are numbered on; two stretches may share one, which is closed for a part of it.
+    -- Windows are numbered across stretches; two stretches share a window that is partly closed.
     SELECT stretch.*, sum(last_window - first_window + is_new::integer)
         OVER (ORDER BY first_cell ROWS UNBOUNDED PRECEDING)::bigint - last_window AS windows_before
     FROM (
@@ -45,7 +45,7 @@ WITH pool AS MATERIALIZED (
         FROM stretch
     ) AS stretch
 ), full_up AS (
-    -- The cells just before and behind a run are free, and none in the windows between theirs.
+    -- The cells just before and after a run are free; the windows between those two are full.
     SELECT sum(greatest(0, behind.windows_before - before.windows_before - 1
         + (run.last_cell + 1 - behind.first_cell + behind.base) / behind.capacity
         - (run.first_cell - 1 - before.first_cell + before.base) / before.capacity)) AS windows

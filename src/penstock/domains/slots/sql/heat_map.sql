@@ -1,4 +1,4 @@
--- How full a pool is from $2 until $3, in $4 buckets of equal length: cells there are, cells taken.
+-- How full a pool is from $2 until $3, in $4 buckets of equal length: all cells, and taken cells.
 WITH pool AS MATERIALIZED (
     SELECT pool_id FROM penstock.slot_pool WHERE name = $1
 ), edge AS MATERIALIZED (

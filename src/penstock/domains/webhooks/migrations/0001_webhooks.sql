@@ -1,5 +1,6 @@
 -- Webhooks: what subscribers want, and the events that there were. An event is written once, with the
 -- items that carry it; how its deliveries went is what the kernel knows about those items.
+-- replaces: 0001_webhooks, 0002_functions, 0003_progress, 0004_replay, 0005_after_retention
 
 CREATE TABLE penstock.webhook_subscription (
     subscription_no integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -1,0 +1,47 @@
+-- Give unclaimed items other due instants; they keep their positions behind their order keys. An
+-- item that a transaction holds, that waits for a retry or that a person has rescheduled is no
+-- longer due when its slot was, and is left unchanged.
+CREATE OR REPLACE FUNCTION penstock.move_due_instants(
+    item_ids bigint[], from_ats timestamptz[], to_ats timestamptz[]
+) RETURNS void
+LANGUAGE sql AS $$
+    WITH subject AS MATERIALIZED (
+        SELECT item.id, item.lane_id, item.order_key, given.from_at, given.to_at
+        FROM unnest(item_ids, from_ats, to_ats) AS given (id, from_at, to_at)
+        CROSS JOIN LATERAL (
+            SELECT id, lane_id, order_key FROM penstock.item WHERE item.id = given.id LIMIT 1
+        ) AS item
+    ), ready_place AS MATERIALIZED (
+        SELECT subject.to_at, found.ctid AS place
+        FROM subject
+        CROSS JOIN LATERAL (
+            SELECT ctid FROM penstock.ready
+            WHERE lane_id = subject.lane_id AND due_at = subject.from_at AND id = subject.id
+            LIMIT 1
+            FOR UPDATE SKIP LOCKED
+        ) AS found
+    ), rescheduled AS (
+        UPDATE penstock.ready SET due_at = ready_place.to_at
+        FROM ready_place
+        WHERE ready.ctid = ready_place.place
+        RETURNING ready.id, ready.due_at
+    ), parked_place AS MATERIALIZED (
+        SELECT subject.to_at, found.ctid AS place
+        FROM subject
+        CROSS JOIN LATERAL (
+            SELECT ctid FROM penstock.parked
+            WHERE lane_id = subject.lane_id AND order_key = subject.order_key AND id = subject.id
+                AND due_at = subject.from_at
+            LIMIT 1
+            FOR UPDATE SKIP LOCKED
+        ) AS found
+    ), parked AS (
+        UPDATE penstock.parked SET due_at = parked_place.to_at
+        FROM parked_place
+        WHERE parked.ctid = parked_place.place
+        RETURNING parked.id, parked.due_at
+    )
+    INSERT INTO penstock.moved (item_id, due_at)
+    SELECT id, due_at FROM rescheduled UNION ALL SELECT id, due_at FROM parked
+    ON CONFLICT DO NOTHING
+$$;

@@ -1,0 +1,28 @@
+-- Put the next follower of each key into ready; close the keys that have none. The caller's
+-- transaction has just ended these keys' heads, so nobody else promotes them.
+CREATE OR REPLACE FUNCTION penstock.promote(in_lane integer, keys text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    promoted text[] := penstock.promote_followers(in_lane, keys);
+    lonely text[] := ARRAY(SELECT unnest(keys) EXCEPT SELECT unnest(promoted));
+    locked text[];
+BEGIN
+    IF cardinality(lonely) = 0 THEN
+        RETURN;
+    END IF;
+    -- Lock in one statement and look again in the next: a follower that parked in between is
+    -- visible then. A key that a producer holds is left to the sweeper instead of waited for.
+    WITH found AS (
+        SELECT order_key FROM penstock.active_key
+        WHERE lane_id = in_lane AND order_key = ANY (lonely)
+        FOR UPDATE SKIP LOCKED
+    )
+    SELECT coalesce(array_agg(order_key), '{}') INTO locked FROM found;
+    promoted := penstock.promote_followers(in_lane, locked);
+    DELETE FROM penstock.active_key
+    WHERE lane_id = in_lane
+        AND order_key = ANY (ARRAY(SELECT unnest(locked) EXCEPT SELECT unnest(promoted)));
+    INSERT INTO penstock.vacated_key (lane_id, order_key)
+    SELECT in_lane, k FROM (SELECT unnest(lonely) EXCEPT SELECT unnest(locked)) AS missed (k)
+    ON CONFLICT DO NOTHING;
+END $$;

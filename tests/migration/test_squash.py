@@ -1,0 +1,203 @@
+"""The squash of the migrations changed no schema, and databases from before it are adopted.
+
+The stored files are of the commit before the squash. When a later change of the schema makes them
+a burden, and nobody runs such a database any more, they and this file may go.
+"""
+
+import re
+from hashlib import sha256
+from pathlib import Path
+from typing import LiteralString, cast
+
+import pytest
+
+from penstock.kernel.inspect import read_item
+from penstock.kernel.item import Done, ItemId
+from penstock.kernel.lane import read_lane
+from penstock.postgres.functions import read_functions
+from penstock.postgres.migrate import CREATE_LEDGER, RECORD_MIGRATION, check, migrate
+from penstock.postgres.pool import Connection, Pool, Queries
+from penstock.postgres.steps import read_steps
+from tests.database import OWNERS
+from tests.kernel.scene import end, take
+from tests.migration.catalogue import read_catalogue
+
+FOLDER = Path(__file__).parent
+
+# What differs on purpose from the stored catalogue, as patterns of its lines.
+REMOVED = (
+    # Renamed to lane_pacing.
+    r"(relation|column|constraint|index CREATE UNIQUE INDEX) gate\b.*",
+    r"index CREATE UNIQUE INDEX gate_pkey .*",
+    # The kernel looks up functions of the slots when it calls them, not before.
+    r"function enqueue_many\(.*",
+    r"function slot_newcomers\(.*",
+    # Joined with a sequence that refuses locks.
+    r"view (rl_\w+|events|delivery_attempts|subscriptions) .*",
+)
+ADDED = (
+    r"(relation|column|constraint) lane_pacing\b.*",
+    r"index CREATE UNIQUE INDEX lane_pacing_pkey .*",
+    r"function enqueue_many\(.*penstock\.release_due_instant.*",
+    r"function slot_newcomers\(.*LANGUAGE plpgsql.*",
+    r"function release_due_instant\(.*",
+    # The ledger of functions.
+    r"(relation|column|constraint) function_version\b.*",
+    r"index CREATE UNIQUE INDEX function_has_one_version .*",
+    # The policies of lanes as exec_rate_config, which can be updated.
+    r"(relation|column|view) exec_rate_config\b.*",
+    r"trigger CREATE TRIGGER exec_rate_config_is_changed .*",
+    r"function (set_lane|change_exec_rate_config)\(.*",
+    # Views refuse to be written or locked.
+    r"function refuse_write\(.*",
+    r"trigger CREATE TRIGGER \w+_is_read_only .*",
+    r"(relation|sequence) (use_penstock_assign_slots|run_penstock_worker)\b.*",
+    r"view rl_\w+ .*CROSS JOIN penstock\.use_penstock_assign_slots.*",
+    r"view (events|delivery_attempts|subscriptions) .*CROSS JOIN penstock\.run_penstock_worker.*",
+)
+
+# Rows as they were written by the release before: a lane with a rate, items, a slot, an event.
+ROWS: tuple[LiteralString, ...] = (
+    "INSERT INTO penstock.lane (name, rate) VALUES ('mail', 5), ('webhooks', NULL)",
+    "INSERT INTO penstock.gate SELECT lane_id, '2026-01-01Z', now() FROM penstock.lane",
+    """SELECT penstock.enqueue('mail', '{"to": "a"}', key => 'a')""",
+    """SELECT penstock.enqueue('mail', '{"to": "b"}', key => 'b', due_at => '2100-01-01Z')""",
+    "SELECT * FROM penstock.assign_slots('default', ARRAY['pay-1'], ARRAY[now()])",
+    """SELECT * FROM penstock.accept_event('order.paid', '{"order": 1}', event_id => 'e-1')""",
+)
+
+
+@pytest.fixture
+async def previous(connection: Connection) -> Connection:
+    """A database of the commit before the squash, with data."""
+    await connection.execute(CREATE_LEDGER)
+    await connection.execute("DROP TABLE penstock.function_version")
+    for owner in OWNERS:
+        files = sorted((FOLDER / "before_squash" / owner.rpartition(".")[2]).glob("*.sql"))
+        for number, file in enumerate(files, start=1):
+            script = cast("LiteralString", file.read_text(encoding="utf-8"))
+            await connection.execute(script)
+            checksum = sha256(script.encode()).hexdigest()
+            await connection.execute(RECORD_MIGRATION, owner, number, file.stem, checksum)
+    for row in ROWS:
+        await connection.execute(row)
+    return connection
+
+
+def stored_catalogue() -> list[str]:
+    return (FOLDER / "before_squash.txt").read_text(encoding="utf-8").splitlines()
+
+
+def unexplained(lines: set[str], patterns: tuple[str, ...]) -> list[str]:
+    return sorted(
+        line for line in lines if not any(re.fullmatch(pattern, line) for pattern in patterns)
+    )
+
+
+async def test_a_new_database_is_what_it_was_before_the_squash(connection: Connection) -> None:
+    """Nothing was lost on the way from sixteen files to one per object."""
+    await migrate(connection, OWNERS)
+
+    before, after = set(stored_catalogue()), set(await read_catalogue(connection))
+
+    assert unexplained(before - after, REMOVED) == []
+    assert unexplained(after - before, ADDED) == []
+
+
+async def test_the_stored_catalogue_is_that_of_the_stored_migrations(previous: Connection) -> None:
+    """Otherwise the two tests around this one would compare with different pasts."""
+    assert await read_catalogue(previous) == stored_catalogue()
+
+
+async def test_a_database_from_before_the_squash_becomes_the_same_as_a_new_one(
+    previous: Connection, db: Pool
+) -> None:
+    await migrate(previous, OWNERS)
+
+    async with db.acquire() as new:
+        assert await read_catalogue(previous) == await read_catalogue(new)
+    assert await ledgers_of(previous) == await ledgers_of(db)
+    assert await migrate(previous, OWNERS) == []
+    await check(previous, OWNERS)
+
+
+async def test_the_data_of_a_database_from_before_the_squash_is_kept(previous: Connection) -> None:
+    await migrate(previous, OWNERS)
+
+    pacing = await previous.fetchval(
+        "SELECT next_slot_at::text FROM penstock.lane_pacing JOIN penstock.lane USING (lane_id) "
+        "WHERE name = 'mail'"
+    )
+    slots = await previous.fetch("SELECT event_id FROM penstock.rl_event_slot_dtl")
+    events = await previous.fetch("SELECT id, status FROM penstock.events")
+    again = await previous.fetchrow(
+        "SELECT outcome FROM penstock.accept_event("
+        """'order.paid', '{"order": 1}', event_id => 'e-1')"""
+    )
+
+    assert pacing.startswith("2026-01-01")
+    assert [row["event_id"] for row in slots] == ["pay-1"]
+    assert [tuple(row) for row in events] == [("e-1", "delivered")]
+    assert again is not None
+    assert again["outcome"] == "existing"
+
+
+async def test_items_from_before_the_squash_are_claimed_and_settled(previous: Connection) -> None:
+    await migrate(previous, OWNERS)
+    lane = await read_lane(previous, "mail")
+
+    lease = await take(previous, lane, now=None)
+    assert await end(previous, lane, lease, Done(), now=None)
+
+    states = {
+        row["key"]: (found.state if (found := await read_item(previous, ItemId(row["id"]))) else "")
+        for row in await previous.fetch("SELECT id, key FROM penstock.item WHERE key IS NOT NULL")
+    }
+    assert states == {"a": "done", "b": "scheduled"}
+
+
+async def test_the_default_pool_is_as_the_functions_would_make_it(db: Pool) -> None:
+    """The migration inserts its rows by hand, since it must not call functions."""
+    await db.execute(
+        """
+        SELECT penstock.set_slot_config(
+            'twin', 100, interval '4 seconds', 'even', interval '366 days', NULL, NULL,
+            NULL, NULL, NULL, NULL, 'migration', created_at)
+        FROM penstock.slot_config
+        """
+    )
+
+    made = await db.fetch(
+        """
+        SELECT to_jsonb(pool) - 'pool_id' - 'name' AS pool,
+            to_jsonb(config) - 'pool_id' - 'config_id' AS config,
+            to_jsonb(stretch) - 'pool_id' - 'config_id' AS stretch
+        FROM penstock.slot_pool AS pool
+        JOIN penstock.slot_config AS config USING (pool_id)
+        JOIN penstock.slot_stretch AS stretch USING (pool_id)
+        """
+    )
+
+    assert len(made) == 2
+    assert tuple(made[0]) == tuple(made[1])
+
+
+async def ledgers_of(db: Queries) -> list[tuple[object, ...]]:
+    steps = await db.fetch("SELECT owner, number, name, checksum FROM penstock.migration")
+    functions = await db.fetch(
+        "SELECT owner, version, name, checksum FROM penstock.function_version"
+    )
+    return sorted(tuple(row) for row in (*steps, *functions))
+
+
+async def test_the_ledgers_name_what_is_shipped(db: Pool) -> None:
+    shipped = [
+        (owner, number, name, checksum)
+        for owner in OWNERS
+        for number, name, checksum in (
+            *((step.number, step.name, step.checksum) for step in read_steps(owner)),
+            *((each.version, each.name, each.checksum) for each in read_functions(owner)),
+        )
+    ]
+
+    assert await ledgers_of(db) == sorted(shipped)
