@@ -1,35 +1,114 @@
-"""One real PostgreSQL per test session; one database per test, copied from a migrated template."""
+"""One real PostgreSQL per test process; one database per test, copied from a migrated template.
+
+`make test` runs several processes (pytest-xdist); they share no server, port, folder or database,
+and neither do two runs on one machine.
+"""
 
 import itertools
 import os
+import shutil
+import tempfile
 from collections.abc import AsyncGenerator, Generator
 from datetime import UTC, datetime
+from pathlib import Path
 
+import hypothesis
 import pytest
+from xdist.remote import Producer
+from xdist.workermanage import WorkerController
 
 from penstock.base.clock import FakeClock
 from penstock.postgres.embedded import Server, running
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Pool, connect, open_pool
 from tests.database import OWNERS, database_dsn, run_sql
+from tests.schedule import Scheduling, rank
 
 TEMPLATE = "penstock_template"
 # A crash of the server loses nothing without fsync, only a crash of the machine does; and each
 # test copies a database, which is an order of magnitude faster this way.
 FAST = {"fsync": "off", "full_page_writes": "off", "max_connections": "100"}
+# A test's database has 10 MB. To drop it, the server searches its whole cache.
+SMALL = {"shared_buffers": "64MB", "max_wal_size": "128MB"}
+# In memory a copy costs a third of the CPU time that it costs on disk. Each server takes 300 MB.
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES_MIN = 3 * 2**30
 
 # Receivers of webhooks stand on loopback here, and their secrets are kept under this key. Settings
 # are read once, so these must be there before anything reads them.
 os.environ["PENSTOCK_EGRESS_ALLOW"] = "127.0.0.0/8 ::1/128"
 os.environ["PENSTOCK_SECRET_KEY"] = "cGVuc3RvY2stdGVzdHMtbmVlZC1hLWtleS1vZi0zMkI="
 
+BROKERS = pytest.StashKey[set[str]]()  # The names of the Kafka brokers that tests have used.
+
 _numbers = itertools.count(1)
+
+# Both limits measure the machine, and it may be busy.
+hypothesis.settings.register_profile(
+    "penstock", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("penstock")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each run its own folder.
+
+    All runs of a user share pytest's default folder, and each closes it to other accounts when it
+    starts. Where root runs the tests, PostgreSQL runs as another account and loses its data then.
+    """
+    config.stash[BROKERS] = set()
+    if config.option.basetemp is None:
+        config.option.basetemp = tempfile.mkdtemp(prefix="penstock-tests-")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start the longest tests first."""
+    items.sort(key=rank)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    """Choose which tests share a process."""
+    return Scheduling(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Send this process's report to the one that prints the summary, which removes the folder."""
+    output: dict[str, object] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["brokers"] = sorted(session.config.stash[BROKERS])
+    elif exitstatus == pytest.ExitCode.OK:
+        shutil.rmtree(session.config.option.basetemp, ignore_errors=True)
+
+
+def pytest_testnodedown(node: WorkerController, error: object) -> None:
+    """Take what a process has to report; one that has crashed reports nothing."""
+    if error is None:
+        node.config.stash[BROKERS].update(node.workeroutput["brokers"])
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Name the Kafka broker, because a mock proves less than a real one, and the folder if kept."""
+    if config.stash[BROKERS]:
+        brokers = ", ".join(sorted(config.stash[BROKERS]))
+        terminalreporter.write_line(f"kafka tests ran on {brokers}")
+    if Path(config.option.basetemp).exists():
+        terminalreporter.write_line(f"folders of the tests are kept in {config.option.basetemp}")
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
-    """The session's server; tests that kill or configure one start their own."""
-    with running(tmp_path_factory.mktemp("server"), options=FAST) as started:
+def server() -> Generator[Server]:
+    """The server of this process; tests that kill or configure one start their own."""
+    has_memory = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN
+    with (
+        tempfile.TemporaryDirectory(
+            prefix="penstock-tests-", dir=MEMORY if has_memory else None
+        ) as folder,
+        running(Path(folder), options=FAST | SMALL) as started,
+    ):
         yield started
 
 

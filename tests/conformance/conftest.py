@@ -1,4 +1,4 @@
-"""One real Redis for the session, emptied for each test, and the gates that must behave alike."""
+"""One real Redis per session, emptied for each test, and the gates that must behave the same."""
 
 from collections.abc import AsyncGenerator, Generator
 
@@ -12,9 +12,10 @@ from penstock.integrations.redis.fallback import FallbackGate
 from penstock.integrations.redis.gate import RedisGate
 from penstock.limits.gate import Gate
 from penstock.limits.local import LocalGate
+from tests.conformance.scene import PATIENT
 from tests.redis_server import RedisServer, running_redis
 
-CHANCE = 0.5  # What all gates draw, so that a refusal can be foretold.
+CHANCE = 0.5  # The random number of all gates, so that a refusal is predictable.
 
 
 def chance() -> float:
@@ -39,12 +40,12 @@ async def redis(redis_server: RedisServer) -> AsyncGenerator[Client]:
 
 @pytest.fixture(params=["local", "redis", "fallback"])
 def gate(request: pytest.FixtureRequest, clock: FakeClock) -> Gate:
-    """Every kind of gate, on the test's clock."""
+    """Every implementation of Gate, on the test's clock."""
     local = LocalGate(clock, chance=chance)
     if request.param == "local":
         return local
     client: Client = request.getfixturevalue("redis")
-    shared = RedisGate(client, clock=clock, chance=chance)
+    shared = RedisGate(client, clock=clock, chance=chance, timeout=PATIENT)
     if request.param == "redis":
         return shared
     return FallbackGate(shared, local, log=get_logger(), meter=Meter())

@@ -1,24 +1,25 @@
-"""What tests of gates do again and again."""
+"""Steps that the tests of gates share."""
 
 from datetime import timedelta
 
-from penstock.limits.gate import Gate, Pass, Reason, Refusal, Rules, Verdict
+from penstock.limits.gate import Gate, Permit, Reason, Refusal, Rules, Verdict
 
 KEY = "sub-123"
 RULES = Rules()
 SECOND = timedelta(seconds=1)
+PATIENT = 30 * SECOND  # For a server that is frozen on purpose, or on a busy machine.
 MILLISECOND = timedelta(milliseconds=1)
 
 
-async def let_in(gate: Gate, rules: Rules = RULES, *, key: str = KEY) -> Pass:
-    """Enter, which must succeed."""
+async def enter(gate: Gate, rules: Rules = RULES, *, key: str = KEY) -> Permit:
+    """Return the permit of a call that must be admitted."""
     answer = await gate.enter(key, rules)
-    assert isinstance(answer, Pass), answer
+    assert isinstance(answer, Permit), answer
     return answer
 
 
 async def refused(gate: Gate, reason: Reason, rules: Rules = RULES, *, key: str = KEY) -> timedelta:
-    """Enter, which must be refused for this reason; return for how long."""
+    """Return for how long a call is refused, which must be for this reason."""
     answer = await gate.enter(key, rules)
     assert isinstance(answer, Refusal), answer
     assert answer.reason == reason
@@ -28,7 +29,7 @@ async def refused(gate: Gate, reason: Reason, rules: Rules = RULES, *, key: str 
 async def call(
     gate: Gate, verdict: Verdict, rules: Rules = RULES, *, key: str = KEY, times: int = 1
 ) -> None:
-    """Enter and leave, one call after the other."""
+    """Make calls one after another."""
     for _ in range(times):
-        passed = await let_in(gate, rules, key=key)
-        await gate.leave(passed, rules, verdict=verdict)
+        permit = await enter(gate, rules, key=key)
+        await gate.leave(permit, rules, verdict=verdict)

@@ -1,4 +1,4 @@
-"""The gate in Redis against the one in Python: the same answers to the same history."""
+"""The Redis gate and the local gate give the same answers to the same history."""
 
 import asyncio
 import os
@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from penstock.base.clock import FakeClock
 from penstock.integrations.redis.client import Client, connect
 from penstock.integrations.redis.gate import RedisGate
-from penstock.limits.gate import Gate, Pass, Refusal, Rules, Verdict
+from penstock.limits.gate import Gate, Permit, Refusal, Rules, Verdict
 from penstock.limits.local import LocalGate
+from tests.conformance.scene import PATIENT
 from tests.redis_server import RedisServer
 
-# The same examples each time, so that a build does not fail by chance. To search further, say how
-# many; then they are new ones each time, and a failure prints how to repeat it.
+# The same examples each time, so that a build does not fail by chance. With the variable set, this
+# many new examples each time; a failure prints how to repeat it.
 EXAMPLES = os.environ.get("PENSTOCK_MODEL_EXAMPLES")
 STEPS_MIN, STEPS_MAX = 20, 60
 SECOND = timedelta(seconds=1)
@@ -28,7 +29,7 @@ START = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Enter:
-    """So many callers come at once."""
+    """This many callers enter at once."""
 
     callers: int
     key: int
@@ -36,11 +37,11 @@ class Enter:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """One of those who are in leaves; who is never picked has died."""
+    """One caller with a permit leaves; a caller that is never picked has died."""
 
     which: int
     verdict: Verdict
-    rest: timedelta | None
+    cooldown: timedelta | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ some_rules = st.builds(
     Rules,
     rate=st.sampled_from([None, 0.05, 1, 3, 10, 100]),
     concurrency=st.integers(1, 6),
-    slot_ttl=st.sampled_from([SECOND, 30 * SECOND]),
+    permit_ttl=st.sampled_from([SECOND, 30 * SECOND]),
     failures_max=st.integers(1, 5),
     open_for=st.sampled_from([SECOND, 30 * SECOND, 3000 * SECOND]),
     probes_max=st.integers(1, 3),
@@ -69,7 +70,7 @@ steps = st.one_of(
         Leave,
         which=st.integers(0, 20),
         verdict=verdicts,
-        rest=st.none() | st.none() | st.none() | lengths,
+        cooldown=st.none() | st.none() | st.none() | lengths,
     ),
     st.builds(Advance, by=lengths),
 )
@@ -77,8 +78,8 @@ histories = st.lists(steps, min_size=STEPS_MIN, max_size=STEPS_MAX)
 
 
 @pytest.mark.timeout(600 if EXAMPLES is None else 86_400)
-def test_both_gates_answer_alike(redis_server: RedisServer) -> None:
-    """Calls, deaths, failures, rests: in any order, at any time, with any rules."""
+def test_both_gates_give_the_same_answers(redis_server: RedisServer) -> None:
+    """Calls, deaths, failures, cooldowns: in any order, at any time, with any rules."""
     numbers = count()
     with asyncio.Runner() as runner:
         client = connect(redis_server.url)
@@ -98,16 +99,16 @@ def test_both_gates_answer_alike(redis_server: RedisServer) -> None:
             chance=st.sampled_from([0.0, 0.3, 0.999_999_9]),
         )
         def compare(rules: tuple[Rules, Rules], history: Sequence[Step], chance: float) -> None:
-            # A prefix for each, so that none sees another's keys.
+            # A prefix for each history, so that histories do not share keys.
             prefix = f"{next(numbers)}:"
-            runner.run(_live(client, rules, history, chance=chance, prefix=prefix))
+            runner.run(_run_history(client, rules, history, chance=chance, prefix=prefix))
 
         compare()
 
         runner.run(client.aclose())
 
 
-async def _live(
+async def _run_history(
     client: Client,
     rules: tuple[Rules, Rules],
     history: Sequence[Step],
@@ -117,19 +118,23 @@ async def _live(
 ) -> None:
     clock = FakeClock(START)
     local = LocalGate(clock, chance=lambda: chance)
-    redis = RedisGate(client, clock=clock, chance=lambda: chance, prefix=prefix)
-    inside: list[tuple[Pass, Pass]] = []
+    redis = RedisGate(client, clock=clock, chance=lambda: chance, prefix=prefix, timeout=PATIENT)
+    held: list[tuple[Permit, Permit]] = []
     for step in history:
         match step:
             case Enter(callers, key):
-                ours = await _enter(local, [str(key)] * callers, rules[key])
-                theirs = await _enter(redis, [str(key)] * callers, rules[key])
-                assert [_told(each) for each in ours] == [_told(each) for each in theirs]
-                inside += zip(_passes(ours), _passes(theirs), strict=True)
-            case Leave(which, verdict, rest) if inside:
-                passes = inside.pop(which % len(inside))
-                for gate, passed in zip((local, redis), passes, strict=True):
-                    await gate.leave(passed, rules[int(passed.key)], verdict=verdict, rest=rest)
+                from_local = await _enter(local, [str(key)] * callers, rules[key])
+                from_redis = await _enter(redis, [str(key)] * callers, rules[key])
+                assert [_comparable(each) for each in from_local] == [
+                    _comparable(each) for each in from_redis
+                ]
+                held += zip(_permits_of(from_local), _permits_of(from_redis), strict=True)
+            case Leave(which, verdict, cooldown) if held:
+                permits = held.pop(which % len(held))
+                for gate, permit in zip((local, redis), permits, strict=True):
+                    await gate.leave(
+                        permit, rules[int(permit.key)], verdict=verdict, cooldown=cooldown
+                    )
             case Leave():
                 pass
             case Advance(by):
@@ -138,17 +143,17 @@ async def _live(
             assert await local.inspect(key) == await redis.inspect(key)
 
 
-async def _enter(gate: Gate, keys: Sequence[str], rules: Rules) -> list[Pass | Refusal]:
-    """Let callers come at once, in this order."""
+async def _enter(gate: Gate, keys: Sequence[str], rules: Rules) -> list[Permit | Refusal]:
+    """Enter with all callers at once, in this order."""
     return await asyncio.gather(*(gate.enter(key, rules) for key in keys))
 
 
-def _passes(answers: Sequence[Pass | Refusal]) -> list[Pass]:
-    return [answer for answer in answers if isinstance(answer, Pass)]
+def _permits_of(answers: Sequence[Permit | Refusal]) -> list[Permit]:
+    return [answer for answer in answers if isinstance(answer, Permit)]
 
 
-def _told(answer: Pass | Refusal) -> tuple[object, ...]:
-    """Return what must be the same; slots have names of their own."""
+def _comparable(answer: Permit | Refusal) -> tuple[object, ...]:
+    """Return what must be equal; permit ids differ."""
     if isinstance(answer, Refusal):
         return answer.reason, answer.after
     return answer.wait, answer.entered_at, answer.is_probe

@@ -1,4 +1,4 @@
-"""What happens when Redis dies, hangs, or was never there: deliveries go on, limits hold here."""
+"""When Redis dies, hangs or never starts, deliveries continue under limits per process."""
 
 import asyncio
 import time
@@ -14,16 +14,18 @@ from penstock.base.meter import Meter
 from penstock.integrations.redis.client import Client, connect
 from penstock.integrations.redis.fallback import RETRY_EVERY, FallbackGate
 from penstock.integrations.redis.gate import RedisGate
-from penstock.limits.gate import Pass, Rules
+from penstock.limits.gate import Permit, Rules
 from penstock.limits.local import LocalGate
-from tests.conformance.scene import KEY, RULES, SECOND, call, let_in, refused
-from tests.redis_server import RedisServer, free_port, running_redis
+from tests.conformance.scene import KEY, RULES, SECOND, call, enter, refused
+from tests.ports import free_port
+from tests.redis_server import RedisServer, running_redis
 
 RULES_OF_TWO = Rules(concurrency=2)
+TIMEOUT = 2 * SECOND  # Longer than by default: on a busy machine a sound answer may take that.
 
 
-class Lines:
-    """A log whose events a test can read."""
+class RecordedLog:
+    """A log that records its events."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -35,18 +37,18 @@ class Lines:
 
     debug = info = warning = error = _add
 
-    def bind(self, **_values: Any) -> "Lines":
+    def bind(self, **_values: Any) -> "RecordedLog":
         return self
 
 
 @dataclass(slots=True)
 class Scene:
-    """A gate over a real Redis, and what it tells."""
+    """A gate over a real Redis, with its log and its metrics."""
 
     server: RedisServer
     client: Client
     clock: FakeClock
-    log: Lines = field(default_factory=Lines)
+    log: RecordedLog = field(default_factory=RecordedLog)
     meter: Meter = field(default_factory=Meter)
     shared: RedisGate = field(init=False)
     gate: FallbackGate = field(init=False)
@@ -57,7 +59,7 @@ class Scene:
         self.gate = self.another()
 
     async def close(self) -> None:
-        """Hang up, once nobody gives back a slot any more."""
+        """Close the client after all permits are returned."""
         for gate in self._gates:
             await gate.released()
         await self.client.aclose()
@@ -73,7 +75,7 @@ class Scene:
         )
 
     def _another_shared(self) -> RedisGate:
-        self._gates.append(RedisGate(self.client))
+        self._gates.append(RedisGate(self.client, timeout=TIMEOUT))
         return self._gates[-1]
 
     def count(self, name: str) -> float:
@@ -95,36 +97,36 @@ async def scene(server: RedisServer, clock: FakeClock) -> AsyncGenerator[Scene]:
 
 
 @pytest.mark.covers("B54")
-async def test_without_redis_a_local_semaphore_holds(scene: Scene) -> None:
-    assert not (await let_in(scene.gate, RULES_OF_TWO)).is_local
+async def test_without_redis_a_local_semaphore_applies(scene: Scene) -> None:
+    assert not (await enter(scene.gate, RULES_OF_TWO)).is_local
 
     scene.server.kill()
 
-    held = [await let_in(scene.gate, RULES_OF_TWO), await let_in(scene.gate, RULES_OF_TWO)]
-    assert all(passed.is_local for passed in held)
-    await refused(scene.gate, "crowded", RULES_OF_TWO)
+    held = [await enter(scene.gate, RULES_OF_TWO), await enter(scene.gate, RULES_OF_TWO)]
+    assert all(permit.is_local for permit in held)
+    await refused(scene.gate, "concurrency_limited", RULES_OF_TWO)
     await scene.gate.leave(held[0], RULES_OF_TWO, verdict="alive")
-    await let_in(scene.gate, RULES_OF_TWO)
+    await enter(scene.gate, RULES_OF_TWO)
 
 
-async def test_without_redis_breaker_and_rate_hold_here_too(scene: Scene) -> None:
+async def test_without_redis_a_local_breaker_and_rate_apply(scene: Scene) -> None:
     scene.server.kill()
 
     await call(scene.gate, "failing", times=5)
 
     await refused(scene.gate, "circuit_open")
-    await let_in(scene.gate, Rules(rate=1), key="another")
+    await enter(scene.gate, Rules(rate=1), key="another")
     await refused(scene.gate, "rate_limited", Rules(rate=1), key="another")
     assert (await scene.gate.inspect(KEY)).breaker == "open"
 
 
-async def test_a_hundred_callers_fall_back_and_one_line_tells_it(scene: Scene) -> None:
+async def test_a_hundred_callers_fall_back_and_it_is_logged_once(scene: Scene) -> None:
     await call(scene.gate, "alive")
     scene.server.kill()
 
     answers = await asyncio.gather(*(scene.gate.enter(KEY, RULES) for _ in range(100)))
 
-    assert all(isinstance(answer, Pass) for answer in answers)
+    assert all(isinstance(answer, Permit) for answer in answers)
     assert scene.log.events == ["gate.fell_back"]
     assert scene.log.values[0]["reason"] == "ConnectionError"
     assert scene.count("gate_fallbacks_total") == 1
@@ -137,48 +139,50 @@ async def test_when_redis_is_back_it_is_used_again(scene: Scene) -> None:
     await call(scene.gate, "alive", times=10)
 
     scene.server.start()
-    assert (await let_in(scene.gate)).is_local, "it is not yet time to try"
+    assert (await enter(scene.gate)).is_local, "Redis is tried once a second"
     scene.clock.advance(RETRY_EVERY)
 
-    assert not (await let_in(scene.gate)).is_local
+    assert not (await enter(scene.gate)).is_local
     assert scene.log.events == ["gate.fell_back", "gate.recovered"]
-    assert scene.log.values[1] == {"away_seconds": 1.0}
-    assert (await scene.shared.inspect(KEY)).slots_in_use == 1
+    assert scene.log.values[1] == {"unavailable_seconds": 1.0}
+    assert (await scene.shared.inspect(KEY)).permits_in_use == 1
 
 
-async def test_a_pass_goes_back_to_the_gate_that_gave_it(scene: Scene) -> None:
-    """Else one gate would lose a slot and the other have one too many."""
-    before = await let_in(scene.gate)
+async def test_a_permit_is_returned_to_the_gate_that_gave_it(scene: Scene) -> None:
+    """Otherwise one gate would lose a permit and the other would have one too many."""
+    before = await enter(scene.gate)
     scene.server.freeze()
-    local = await let_in(scene.gate, RULES_OF_TWO)
+    local = await enter(scene.gate, RULES_OF_TWO)
     scene.server.thaw()
     scene.clock.advance(RETRY_EVERY)
-    after = await let_in(scene.gate)
+    after = await enter(scene.gate)
     assert [each.is_local for each in (before, local, after)] == [False, True, False]
-    held = (await scene.shared.inspect(KEY)).slots_in_use
+    held = (await scene.shared.inspect(KEY)).permits_in_use
 
     await scene.gate.leave(local, RULES, verdict="alive")
-    assert (await scene.shared.inspect(KEY)).slots_in_use == held
+    assert (await scene.shared.inspect(KEY)).permits_in_use == held
     await scene.gate.leave(before, RULES, verdict="alive")
     await scene.gate.leave(after, RULES, verdict="alive")
 
-    assert (await scene.shared.inspect(KEY)).slots_in_use == held - 2
+    assert (await scene.shared.inspect(KEY)).permits_in_use == held - 2
     scene.server.kill()
-    assert (await scene.gate.inspect(KEY)).slots_in_use == 0, "nor is one left here"
+    assert (await scene.gate.inspect(KEY)).permits_in_use == 0, (
+        "no permit is left in the local gate"
+    )
 
 
-async def test_what_a_call_has_learned_is_not_lost_with_redis(scene: Scene) -> None:
-    held = [await let_in(scene.gate) for _ in range(5)]
+async def test_verdicts_are_not_lost_with_redis(scene: Scene) -> None:
+    held = [await enter(scene.gate) for _ in range(5)]
     scene.server.kill()
 
     for each in held[:4]:
         await scene.gate.leave(each, RULES, verdict="failing")
-    await scene.gate.leave(held[4], RULES, verdict="failing", rest=3600 * SECOND)
+    await scene.gate.leave(held[4], RULES, verdict="failing", cooldown=3600 * SECOND)
 
     assert await refused(scene.gate, "circuit_open") > 3600 * SECOND
 
 
-async def test_a_redis_that_hangs_costs_a_moment_once(scene: Scene) -> None:
+async def test_a_redis_that_hangs_delays_only_the_first_calls(scene: Scene) -> None:
     """Frozen, it accepts connections and never answers."""
     await call(scene.gate, "alive")
     scene.server.freeze()
@@ -191,13 +195,16 @@ async def test_a_redis_that_hangs_costs_a_moment_once(scene: Scene) -> None:
     later = time.monotonic() - started
 
     scene.server.thaw()
-    assert all(isinstance(answer, Pass) and answer.is_local for answer in first)
-    assert 0.2 < waited < 5, "two batches of a quarter of a second each, on a busy machine"
-    assert later < 0.2
+    assert all(isinstance(answer, Permit) and answer.is_local for answer in first)
+    one = TIMEOUT.total_seconds()
+    assert 0.8 * one < waited < 10 * one, "two batches of one timeout each, on a busy machine"
+    assert later < one, "none of twenty calls waits for Redis"
     assert scene.log.values[0]["reason"] == "TimeoutError"
 
 
-async def test_without_redis_from_the_start_deliveries_go(clock: FakeClock, tmp_path: Path) -> None:
+async def test_deliveries_work_without_redis_from_the_start(
+    clock: FakeClock, tmp_path: Path
+) -> None:
     scene = Scene(RedisServer(tmp_path), connect(f"redis://127.0.0.1:{free_port()}/0"), clock)
 
     await call(scene.gate, "alive", times=3)
@@ -207,7 +214,7 @@ async def test_without_redis_from_the_start_deliveries_go(clock: FakeClock, tmp_
 
 
 async def test_one_caller_a_second_tries_redis_again(clock: FakeClock, tmp_path: Path) -> None:
-    """All others would pay for a connection that is refused, or hang."""
+    """All other callers would wait for a refused or hanging connection."""
     tries = 0
 
     async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -229,23 +236,23 @@ async def test_one_caller_a_second_tries_redis_again(clock: FakeClock, tmp_path:
     assert scene.log.events == ["gate.fell_back"]
 
 
-async def test_a_restarted_redis_is_noticed_before_anybody_falls_back(scene: Scene) -> None:
-    """An idle connection that the server has closed is no reason to do without it."""
+async def test_a_restarted_redis_causes_no_fallback(scene: Scene) -> None:
+    """An idle connection that the server has closed is replaced."""
     await call(scene.gate, "alive")
 
     scene.server.kill()
     await asyncio.to_thread(scene.server.start)
 
-    assert not (await let_in(scene.gate)).is_local
+    assert not (await enter(scene.gate)).is_local
     assert scene.log.events == []
 
 
-async def test_two_workers_without_redis_each_have_all_slots(scene: Scene) -> None:
-    """The price, as documented: limits are per process then."""
+async def test_two_workers_without_redis_each_have_all_permits(scene: Scene) -> None:
+    """Limits are per process then, as documented."""
     scene.server.kill()
     other = scene.another()
 
     for gate in (scene.gate, other):
         for _ in range(2):
-            await let_in(gate, RULES_OF_TWO)
-        await refused(gate, "crowded", RULES_OF_TWO)
+            await enter(gate, RULES_OF_TWO)
+        await refused(gate, "concurrency_limited", RULES_OF_TWO)

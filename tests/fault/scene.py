@@ -25,7 +25,7 @@ from tests.database import OWNERS
 from tests.fault.waiting import moment, until
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0  # Seconds for what takes a few on an idle machine.
+PATIENCE = 120.0  # Seconds for what takes a few on an idle machine.
 LEASE = timedelta(seconds=10)  # Nobody but the killed should lose one, however busy the machine.
 MAX_ATTEMPTS = 50  # Nothing may die of being lost again and again: these tests kill a lot.
 BALANCE_PAUSE = 0.2

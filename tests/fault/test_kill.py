@@ -28,7 +28,7 @@ SHORT_LEASE = timedelta(seconds=1.5)  # What a killed worker held comes back soo
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.covers("A37", "A42", "A98", "C34", "E27", "E28", "E45", "E46")
+@pytest.mark.covers("A37", "A98", "C34", "E27", "E28", "E45", "E46")
 async def test_no_item_is_lost_or_repeated_when_workers_and_postgres_are_killed(
     tmp_path: Path,
 ) -> None:

@@ -12,8 +12,10 @@ import uvloop
 from penstock import Penstock
 from penstock.base.aio import supervise
 from penstock.base.log import configure
-from penstock.base.settings import settings
+from penstock.base.settings import section, settings
+from penstock.compose.kafka import require_bootstrap
 from penstock.domains.webhooks.accept import accept_messages
+from penstock.domains.webhooks.settings import WebhookSettings
 from penstock.integrations.kafka.consumer import Consumer, Source
 
 SOON: dict[str, str | int | bool] = {
@@ -26,17 +28,16 @@ SOON: dict[str, str | int | bool] = {
 async def main() -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    chosen = settings()
-    assert chosen.kafka_bootstrap is not None
+    chosen = section(WebhookSettings)
     source = Source(
-        bootstrap=chosen.kafka_bootstrap,
+        bootstrap=require_bootstrap(),
         topic=chosen.kafka_topic,
         group=chosen.kafka_group,
         dead_topic=chosen.kafka_dead_topic,
         options=SOON,
     )
     async with Penstock() as app:
-        accept = partial(accept_messages, app.pool, data_bytes_max=chosen.payload_bytes_max)
+        accept = partial(accept_messages, app.pool, data_bytes_max=settings().payload_bytes_max)
         consumer = Consumer(source, accept, log=app.log, meter=app.meter)
         await supervise(lambda: consumer.run(stop), name="consumer", log=app.log)
 

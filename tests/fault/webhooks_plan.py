@@ -22,7 +22,7 @@ DOOMED_SCHEDULE = [0.3, 0.6, 1.0, 1.0, 1.0]
 ROOMY = 2_000
 TIGHT = 100
 
-Fate = Literal["taken", "refused", "doomed"]
+Disposition = Literal["taken", "refused", "doomed"]
 Conduct = Literal[
     "take", "dawdle", "refuse", "fail", "hang up", "put off", "send to rest", "ignore"
 ]
@@ -111,7 +111,7 @@ def wanted_at(event: Event) -> list[str]:
     return paths
 
 
-def fate_of(seed: int, path: str, event_id: str) -> Fate:
+def disposition_of(seed: int, path: str, event_id: str) -> Disposition:
     """Say how a delivery must end."""
     lot = _lot(seed, path, event_id) % 1000
     if lot < REFUSED_OF_1000:
@@ -123,7 +123,7 @@ def fate_of(seed: int, path: str, event_id: str) -> Fate:
 
 def conduct_of(seed: int, path: str, event_id: str, *, number: int) -> Conduct:
     """Say what the receiver does with the request of this number, from 1, of one delivery."""
-    match fate_of(seed, path, event_id):
+    match disposition_of(seed, path, event_id):
         case "refused":
             return "refuse"
         case "doomed":

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import LiteralString, TypeAlias
 
 from penstock.postgres.pool import Pool, Row
-from tests.fault.webhooks_plan import DOOMED_SCHEDULE, ORDERED, Event, Fate, fate_of, wanted_at
+from tests.fault.webhooks_plan import (
+    DOOMED_SCHEDULE,
+    ORDERED,
+    Disposition,
+    Event,
+    disposition_of,
+    wanted_at,
+)
 from tests.fault.webhooks_stage import Kill, Place
 
 TAKEN, REFUSED, FAILING = 200, 400, 500
@@ -73,7 +80,7 @@ class Loss:
 
 @dataclass(slots=True)
 class Evidence:
-    """All there is to judge by."""
+    """All there is to classify by."""
 
     seed: int
     events: Sequence[Event]
@@ -81,11 +88,11 @@ class Evidence:
     deliveries: Mapping[Name, Row]
     losses: Mapping[Name, Sequence[Loss]]
     statuses: Mapping[str, str]  # As people see them, of some events.
-    fates: dict[Name, Fate] = field(init=False)
+    dispositions: dict[Name, Disposition] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.fates = {
-            (path, event.id): fate_of(self.seed, path, event.id)
+        self.dispositions = {
+            (path, event.id): disposition_of(self.seed, path, event.id)
             for event in self.events
             for path in wanted_at(event)
         }
@@ -129,15 +136,15 @@ async def gather_evidence(
 
 def assert_every_delivery_has_ended_as_it_must(evidence: Evidence) -> None:
     """Nothing that was accepted is missing, and what is dead has the reason that it died of."""
-    assert not evidence.deliveries.keys() ^ evidence.fates.keys()
-    assert not evidence.requests.keys() ^ evidence.fates.keys()
-    for name, fate in evidence.fates.items():
+    assert not evidence.deliveries.keys() ^ evidence.dispositions.keys()
+    assert not evidence.requests.keys() ^ evidence.dispositions.keys()
+    for name, disposition in evidence.dispositions.items():
         row = evidence.deliveries[name]
         statuses = [request.status for request in evidence.requests[name]]
-        where = (name, fate, dict(row.items()), statuses)
+        where = (name, disposition, dict(row.items()), statuses)
         assert row["rows"] == row["last_attempt"] == row["ended_with"], where
         tried = row["attempts"] - row["lost"]
-        match fate:
+        match disposition:
             case "taken":
                 assert (row["done"], row["death"]) == (1, None), where
                 assert TAKEN in statuses, where
@@ -157,7 +164,7 @@ def assert_every_event_shows_how_it_ended(evidence: Evidence) -> None:
     events = {event.id: event for event in evidence.events}
     for event_id, status in evidence.statuses.items():
         paths = wanted_at(events[event_id])
-        taken = sum(evidence.fates[path, event_id] == "taken" for path in paths)
+        taken = sum(evidence.dispositions[path, event_id] == "taken" for path in paths)
         expected = "failed" if taken == 0 else "delivered" if taken == len(paths) else "partly"
         assert status == expected, (event_id, paths)
 

@@ -31,7 +31,7 @@ FORGED = 401  # The plan knows no such answer, so the proof finds it.
 NO_ANSWER = 0
 
 
-class Desk:
+class Responder:
     """What all connections share."""
 
     def __init__(self, record: int, seed: int) -> None:
@@ -63,8 +63,8 @@ class Desk:
 class Connection(asyncio.Protocol):
     """One connection: requests come one at a time."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, responder: Responder) -> None:
+        self._responder = responder
         self._received = bytearray()
         self._transport: asyncio.Transport | None = None
 
@@ -89,8 +89,8 @@ class Connection(asyncio.Protocol):
 
     def _take(self, path: str, headers: dict[str, str], body: bytes) -> None:
         assert self._transport is not None
-        arrived, arrived_at = self._desk.tick(), time()
-        conduct, status = self._desk.decide(path, headers, body)
+        arrived, arrived_at = self._responder.tick(), time()
+        conduct, status = self._responder.decide(path, headers, body)
 
         def answer() -> None:
             assert self._transport is not None
@@ -98,8 +98,14 @@ class Connection(asyncio.Protocol):
             given = NO_ANSWER if self._transport.is_closing() else status
             if given:
                 self._transport.write(_response(conduct, given))
-            self._desk.write_down(
-                path, headers["webhook-id"], given, arrived, self._desk.tick(), arrived_at, time()
+            self._responder.write_down(
+                path,
+                headers["webhook-id"],
+                given,
+                arrived,
+                self._responder.tick(),
+                arrived_at,
+                time(),
             )
 
         if conduct == "dawdle":
@@ -122,9 +128,9 @@ def _response(conduct: Conduct, status: int) -> bytes:
 
 async def main(port: str, path: str, seed: str) -> None:
     record = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    desk = Desk(record, int(seed))
+    responder = Responder(record, int(seed))
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(desk), "127.0.0.1", int(port))
+    server = await loop.create_server(lambda: Connection(responder), "127.0.0.1", int(port))
     await server.serve_forever()
 
 

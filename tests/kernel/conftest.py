@@ -1,4 +1,4 @@
-"""What the kernel's tests stand on: a connection, and a lane for those that need no other."""
+"""Fixtures of the kernel tests: a connection and a lane with the default policy."""
 
 from collections.abc import AsyncGenerator
 

@@ -1,4 +1,4 @@
-"""Short words for what kernel tests do all the time: put items in, take them, end them, look."""
+"""Helpers of the kernel tests: enqueue, claim, settle and inspect items."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.base.log import get_logger
 from penstock.base.meter import Meter
-from penstock.kernel.claim import Cursor, Lease, claim
+from penstock.kernel.claim import Claimed, Cursor, Lease, claim
 from penstock.kernel.enqueue import enqueue
 from penstock.kernel.inspect import read_attempts, read_item
 from penstock.kernel.item import Ending, ItemId, NewItem, Outcome, Retry
@@ -16,7 +16,7 @@ from penstock.kernel.settle import Ended, settle
 from penstock.kernel.worker import Worker
 from penstock.postgres.pool import Connection, Pool, Queries
 
-NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)  # Where the clock of these tests stands at first.
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)  # The initial instant of these tests.
 MICROSECOND = timedelta(microseconds=1)
 MILLISECOND = timedelta(milliseconds=1)
 SECOND = timedelta(seconds=1)
@@ -58,6 +58,14 @@ async def try_claim(
     return await claim(db, lane.lane_id, cursor or Cursor(), limit=limit, worker=worker, now=now)
 
 
+def claimed(item_id: int, *, start_in: float = 0.0) -> Claimed:
+    """Return an item as a claim would, without a database."""
+    return Claimed(
+        id=ItemId(item_id), due_at=NOON, attempt=0, forgiven=0, key=None, order_key=None,
+        not_after=None, payload="null", start_in=start_in,
+    )  # fmt: skip
+
+
 async def take(
     db: Connection, lane: Lane, *, now: datetime | None = NOON, limit: int = 1_000
 ) -> Lease:
@@ -70,7 +78,7 @@ async def take(
 async def end(  # noqa: PLR0917  It reads as a sentence.
     db: Connection, lane: Lane, lease: Lease, ending: Ending, *, now: datetime | None = NOON
 ) -> bool:
-    """Settle everything that a lease holds with one ending; say whether it was still ours."""
+    """Settle all items of a lease with one ending; return whether the lease was still held."""
     ended = [Ended(claimed, ending, 5) for claimed in lease.items]
     async with db.transaction():
         settled = await settle(db, lane, lease, ended=ended, closes=True, now=now)

@@ -28,9 +28,9 @@ from tests.kernel.scene import (
 )
 
 
-@pytest.mark.covers("A88", "B39", "B41", "B63", "C10", "C32", "A41")
+@pytest.mark.covers("A39", "A41", "A88", "B39", "B41", "B63", "C3", "C32")
 async def test_five_attempts_are_five_tries(db: Connection, lane: Lane) -> None:
-    """The item is dead when the fifth fails, where somebody sees it, and is never tried again."""
+    """When the fifth attempt fails the item is dead, is listed, and is never tried again."""
     item_id = await put(db, lane)
 
     for hours in range(5):
@@ -59,7 +59,7 @@ async def test_a_handler_may_grant_an_item_fewer_or_more_attempts_than_the_lane(
     assert await state_of(db, item_id) == "dead"
 
 
-async def test_attempts_are_numbered_and_keep_what_they_said(db: Connection, lane: Lane) -> None:
+async def test_attempts_are_numbered_and_keep_their_reasons(db: Connection, lane: Lane) -> None:
     item_id = await put(db, lane)
     await attempt_once(db, lane, Retry("first"), now=NOON)
     await attempt_once(db, lane, Retry("second"), now=NOON + HOUR)
@@ -101,7 +101,7 @@ async def test_the_backoff_does_not_count_snoozes(db: Connection, lane: Lane) ->
 
 
 @pytest.mark.covers("A40", "C34", "E44", "E45", "E46", "E66", "A37", "E28")
-async def test_what_a_dead_worker_held_comes_back(db: Connection, lane: Lane) -> None:
+async def test_the_items_of_a_dead_worker_become_ready_again(db: Connection, lane: Lane) -> None:
     """The same item under the same id, with a lost attempt between, once its lease is over."""
     item_id = await put(db, lane, key="k")
     await take(db, lane)
@@ -114,6 +114,7 @@ async def test_what_a_dead_worker_held_comes_back(db: Connection, lane: Lane) ->
     assert await outcomes_of(db, item_id) == ["lost"]
 
 
+@pytest.mark.covers("E45")
 async def test_rescuing_twice_is_harmless(db: Connection, lane: Lane) -> None:
     await put(db, lane)
     await take(db, lane)
@@ -139,7 +140,9 @@ async def test_a_poison_item_ends_dead(db: Connection, lane: Lane) -> None:
 
 
 @pytest.mark.covers("E47", "E78")
-async def test_one_sweep_heals_what_has_expired(pool: Pool, db: Connection, lane: Lane) -> None:
+async def test_one_sweep_returns_the_items_of_all_expired_leases(
+    pool: Pool, db: Connection, lane: Lane
+) -> None:
     """Worst case: the lease plus one period of the sweep, 35 s with the defaults."""
     lost = await put(db, lane)
     await take(db, lane)
@@ -154,7 +157,7 @@ async def test_one_sweep_heals_what_has_expired(pool: Pool, db: Connection, lane
     assert (await sweep(pool, meter=Meter(), log=get_logger(), now=NOON + lane.lease)).is_idle
 
 
-@pytest.mark.covers("A88", "C32")
+@pytest.mark.covers("A88", "C10", "C32")
 async def test_a_lower_maximum_holds_for_items_under_way(db: Connection, lane: Lane) -> None:
     item_id = await put(db, lane)
     await attempt_once(db, lane, Retry("503"))
@@ -166,7 +169,7 @@ async def test_a_lower_maximum_holds_for_items_under_way(db: Connection, lane: L
 
 
 async def test_a_replayed_item_has_a_new_set_of_attempts(db: Connection, lane: Lane) -> None:
-    """Its history goes on: attempts are numbered further and none is overwritten."""
+    """Its history continues: attempt numbers increase and none is overwritten."""
     lane = await set_lane(db, lane.name, who="test", max_attempts=2)
     item_id = await put(db, lane)
     await attempt_once(db, lane, Dead("no"))
@@ -195,7 +198,7 @@ async def test_an_unclaimed_item_expires(db: Connection, lane: Lane) -> None:
 
 
 @pytest.mark.covers("A97")
-async def test_a_retry_that_would_come_too_late_is_a_death(db: Connection, lane: Lane) -> None:
+async def test_a_retry_after_the_deadline_makes_the_item_dead(db: Connection, lane: Lane) -> None:
     item_id = await put(db, lane, not_after=NOON + MINUTE)
 
     await attempt_once(db, lane, Retry("503", after=HOUR))
@@ -203,7 +206,7 @@ async def test_a_retry_that_would_come_too_late_is_a_death(db: Connection, lane:
     assert (await state_of(db, item_id), await reason_of(db, item_id)) == ("dead", "expired")
 
 
-async def test_a_snooze_that_would_come_too_late_is_a_death(db: Connection, lane: Lane) -> None:
+async def test_a_snooze_after_the_deadline_makes_the_item_dead(db: Connection, lane: Lane) -> None:
     item_id = await put(db, lane, not_after=NOON + MINUTE)
 
     await attempt_once(db, lane, Snooze(HOUR))
@@ -219,10 +222,10 @@ async def test_a_retry_in_time_is_a_retry(db: Connection, lane: Lane) -> None:
     assert await state_of(db, item_id) == "scheduled"
 
 
-async def test_what_a_worker_holds_at_its_deadline_may_still_be_done(
+async def test_an_item_claimed_before_its_deadline_may_still_be_done(
     db: Connection, lane: Lane
 ) -> None:
-    """The call is on its way; whether it was in time, the other side knows."""
+    """The call has been made; only the receiver knows whether it was in time."""
     item_id = await put(db, lane, not_after=NOON + SECOND)
     lease = await take(db, lane)
 
@@ -244,7 +247,7 @@ async def test_a_retried_item_still_expires_while_it_waits(db: Connection, lane:
 async def test_a_lost_item_past_its_deadline_does_not_wait_for_ever(
     db: Connection, lane: Lane
 ) -> None:
-    """Its deadline passed while a worker held it; when that worker dies, it still has one."""
+    """A deadline that passes while a worker holds the item still applies if that worker dies."""
     lane = await set_lane(db, lane.name, who="test")
     item_id = await put(db, lane, not_after=NOON + SECOND)
     await take(db, lane)

@@ -2,11 +2,12 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any, cast
 
 import pytest
 
 from penstock import Done
-from penstock.kernel.claim import REWIND_SHARE, Cursor, Lease
+from penstock.kernel.claim import CLAIM, REWIND_SHARE, Cursor, Lease
 from penstock.kernel.enqueue import enqueue_many
 from penstock.kernel.inspect import balance
 from penstock.kernel.item import NewItem, Retry
@@ -52,8 +53,10 @@ async def test_the_earliest_due_goes_first_and_then_the_lower_id(
 
 
 @pytest.mark.covers("A92")
-async def test_a_retry_stands_in_line_by_its_new_instant(db: Connection, lane: Lane) -> None:
-    """Work that comes back has no right over fresh work that was due earlier."""
+async def test_a_retry_is_claimed_in_the_order_of_its_new_instant(
+    db: Connection, lane: Lane
+) -> None:
+    """A repeated item must not overtake a new item that was due earlier."""
     returning = await put(db, lane)
     await attempt_once(db, lane, Retry("later", after=MINUTE))
     fresh = await put(db, lane, due_at=NOON + SECOND)
@@ -63,7 +66,7 @@ async def test_a_retry_stands_in_line_by_its_new_instant(db: Connection, lane: L
     assert ids(lease) == [fresh, returning]
 
 
-@pytest.mark.covers("C9")
+@pytest.mark.covers("C3", "C9")
 async def test_a_batch_has_at_most_the_lanes_size_and_at_most_what_the_worker_wants(
     db: Connection, lane: Lane
 ) -> None:
@@ -82,7 +85,7 @@ async def test_an_empty_lane_yields_nothing_and_writes_nothing(db: Connection, l
     assert await db.fetchval("SELECT count(*) FROM penstock.lease") == 0
 
 
-@pytest.mark.covers("A21", "A8", "E28", "E29", "C5", "C7", "C12")
+@pytest.mark.covers("A21", "A8", "E28", "E29", "C5")
 async def test_a_claimed_batch_is_one_lease_row_and_nothing_in_ready(
     db: Connection, lane: Lane
 ) -> None:
@@ -99,6 +102,22 @@ async def test_a_claimed_batch_is_one_lease_row_and_nothing_in_ready(
     assert await db.fetchval("SELECT count(*) FROM penstock.ready") == 0
     assert [claimed.payload for claimed in lease.items] == ['{"n": 1}', '{"n": 2}']
     assert await state_of(db, first) == "leased"
+
+
+@pytest.mark.covers("A54", "C7", "E69")
+async def test_a_claim_is_one_statement(db: Connection, lane: Lane) -> None:
+    """Selecting, taking, leasing and reading the bodies cost one round trip."""
+    for number in range(3):
+        await put(db, lane, number)
+    asked: list[str] = []
+
+    with cast("Any", db).query_logger(lambda query: asked.append(query.query)):
+        lease = await take(db, lane)
+
+    # The driver reports a statement in a later turn of the loop.
+    assert await db.fetchval("SELECT count(*) FROM penstock.lease") == 1
+    assert asked == [CLAIM]
+    assert len(lease.items) == 3
 
 
 async def test_the_token_of_a_later_lease_is_higher(db: Connection, lane: Lane) -> None:
@@ -131,8 +150,9 @@ async def test_claims_at_the_same_moment_are_disjoint_and_complete(
     assert (await balance(db)).leased == 400
 
 
-@pytest.mark.covers("A30")
+@pytest.mark.covers("A30", "A44", "C5", "C12")
 async def test_a_claim_that_is_rolled_back_never_happened(db: Connection, lane: Lane) -> None:
+    """Taking an item and writing its lease are one change."""
     item_id = await put(db, lane)
     transaction = db.transaction()
     await transaction.start()
@@ -140,6 +160,8 @@ async def test_a_claim_that_is_rolled_back_never_happened(db: Connection, lane: 
 
     await transaction.rollback()
 
+    assert await db.fetchval("SELECT count(*) FROM penstock.lease") == 0
+    assert await state_of(db, item_id) == "scheduled"
     assert ids(await try_claim(db, lane)) == [item_id]
 
 
@@ -150,7 +172,7 @@ async def test_lanes_do_not_see_each_other(db: Connection, lane: Lane) -> None:
     assert await try_claim(db, other) is None
 
 
-@pytest.mark.covers("A90")
+@pytest.mark.covers("A39", "A90")
 async def test_a_buffer_brings_the_claim_forward_and_not_the_start(
     db: Connection, lane: Lane
 ) -> None:
@@ -178,7 +200,7 @@ async def test_the_interval_is_between_batches(db: Connection, lane: Lane) -> No
 
 @pytest.mark.covers("A93", "A73")
 async def test_a_shorter_interval_holds_at_once(db: Connection, lane: Lane) -> None:
-    """Whoever corrects an interval of a day does not want to wait for the rest of the day."""
+    """After an interval of a day is corrected, the lane must not wait for the rest of that day."""
     await set_lane(db, lane.name, who="test", batch_size=1, dispatch_interval=24 * HOUR)
     await put(db, lane)
     await put(db, lane)
@@ -192,7 +214,7 @@ async def test_a_shorter_interval_holds_at_once(db: Connection, lane: Lane) -> N
 # ---------------------------------------------------------------------------------------- cursor
 
 
-async def test_a_cursor_goes_on_where_the_last_claim_ended(db: Connection, lane: Lane) -> None:
+async def test_a_cursor_continues_where_the_last_claim_ended(db: Connection, lane: Lane) -> None:
     cursor = Cursor()
     first = await put(db, lane)
     second = await put(db, lane)
@@ -205,7 +227,7 @@ async def test_a_cursor_goes_on_where_the_last_claim_ended(db: Connection, lane:
 
 
 @pytest.mark.covers("A98", "A37")
-async def test_what_is_committed_late_is_found_after_a_rewind(
+async def test_an_item_committed_late_is_found_after_a_rewind(
     pool: Pool, db: Connection, lane: Lane
 ) -> None:
     """`now()` is when a transaction began, so a slow producer commits behind the cursor."""
@@ -257,21 +279,25 @@ async def test_a_claim_that_finds_nothing_keeps_the_cursor(db: Connection, lane:
     assert cursor.position == (NOON, item_id)
 
 
-async def test_a_claim_says_how_long_nothing_is_due(db: Connection, lane: Lane) -> None:
+async def test_an_empty_claim_returns_the_seconds_until_an_item_is_due(
+    db: Connection, lane: Lane
+) -> None:
     """The worker sets a timer instead of asking again and again."""
     await put(db, lane, due_at=NOON + HOUR)
 
     assert await try_claim(db, lane) == pytest.approx(3600)
 
 
-async def test_a_claim_that_takes_all_says_when_more_is_due(db: Connection, lane: Lane) -> None:
+async def test_a_claim_of_all_due_items_returns_when_more_are_due(
+    db: Connection, lane: Lane
+) -> None:
     await put(db, lane)
     await put(db, lane, due_at=NOON + MINUTE)
 
     assert (await take(db, lane)).more_in == pytest.approx(60)
 
 
-async def test_a_claim_that_takes_all_there_is_knows_it(db: Connection, lane: Lane) -> None:
+async def test_a_claim_of_all_items_returns_that_none_waits(db: Connection, lane: Lane) -> None:
     await put(db, lane)
 
     assert (await take(db, lane)).more_in is None
@@ -318,7 +344,7 @@ async def test_settling_one_batch_and_claiming_the_next_share_a_transaction(
     assert (await balance(db)).done == 1
 
 
-async def test_what_is_committed_a_moment_late_is_found_by_the_next_claim(
+async def test_an_item_committed_slightly_late_is_found_by_the_next_claim(
     db: Connection, lane: Lane
 ) -> None:
     """A producer's now is some milliseconds before its commit; others may be claimed meanwhile."""

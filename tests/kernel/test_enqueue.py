@@ -200,7 +200,7 @@ async def strangers(dsn: str) -> AsyncGenerator[list[Any]]:
     await engine.dispose()
 
 
-async def test_every_driver_brings_our_own_errors(
+async def test_every_driver_raises_the_same_errors(
     db: Connection, lane: Lane, strangers: list[Any]
 ) -> None:
     """A caller catches KeyConflict, whichever library carried it."""
@@ -229,7 +229,7 @@ class OwnConnection(asyncpg.Connection):
     """What applications with a custom connection class have."""
 
 
-async def test_a_connection_of_a_derived_class_is_known(
+async def test_a_connection_of_a_derived_class_is_recognised(
     db: Connection, dsn: str, lane: Lane
 ) -> None:
     connection = await asyncpg.connect(dsn, connection_class=OwnConnection)
@@ -240,7 +240,7 @@ async def test_a_connection_of_a_derived_class_is_known(
     assert await accepted(db) == 1
 
 
-async def test_a_connection_of_nobody_is_refused(lane: Lane) -> None:
+async def test_a_connection_of_an_unknown_driver_is_refused(lane: Lane) -> None:
     with pytest.raises(InvalidInput, match="connection"):
         await enqueue(object(), lane.name, NewItem(payload=1))
     with pytest.raises(InvalidInput, match="connection"):
@@ -282,7 +282,7 @@ async def test_a_refused_enqueue_costs_a_savepoint_and_not_the_transaction(
     assert await state_of(db, kept) == "scheduled"
 
 
-async def test_code_that_does_not_await_can_enqueue(dsn: str, db: Connection, lane: Lane) -> None:
+async def test_blocking_code_can_enqueue(dsn: str, db: Connection, lane: Lane) -> None:
     app = Penstock(dsn)
 
     first = app.enqueue_blocking(lane.name, {"n": 1}, key="k")
@@ -322,7 +322,7 @@ async def test_many_items_are_accepted_in_their_order(db: Connection, lane: Lane
 
 
 async def test_one_bad_item_among_many_leaves_nothing(db: Connection, lane: Lane) -> None:
-    """A batch that is half accepted cannot be sent again without thinking."""
+    """A caller could not safely repeat a batch that was accepted in part."""
     good = [NewItem(payload=n, key=str(n)) for n in range(CHUNK)]
 
     with pytest.raises(InvalidInput) as refused:
@@ -378,7 +378,7 @@ async def test_many_items_join_the_callers_transaction(db: Connection, lane: Lan
     assert await accepted(db) == 0
 
 
-async def test_no_items_are_accepted_without_complaint(db: Connection, lane: Lane) -> None:
+async def test_an_empty_batch_is_accepted(db: Connection, lane: Lane) -> None:
     assert await enqueue_many(db, lane.name, []) == []
 
 
@@ -401,11 +401,11 @@ WRONG: dict[str, tuple[NewItem, str]] = {
     "key too long": (NewItem(payload=1, key="k" * 256), "key"),
     "key empty": (NewItem(payload=1, key=""), "key"),
     "key with NUL": (NewItem(payload=1, key="a\x00b"), "key"),
-    "key with half a character": (NewItem(payload=1, key="\ud800"), "key"),
+    "key with a lone surrogate": (NewItem(payload=1, key="\ud800"), "key"),
     "key no text": (NewItem(payload=1, key=7), "key"),  # pyright: ignore[reportArgumentType]
     "order key too long": (NewItem(payload=1, order_key="k" * 256), "order_key"),
     "payload with NUL": (NewItem(payload={"a": "x\x00"}), "payload"),
-    "payload with half a character": (NewItem(payload="\ud800"), "payload"),
+    "payload with a lone surrogate": (NewItem(payload="\ud800"), "payload"),
     "payload too deep": (NewItem(payload=nested(65)), "payload"),
     "payload far too deep": (NewItem(payload=nested(100_000)), "payload"),
     "payload no JSON": (NewItem(payload=object()), "payload"),
@@ -496,7 +496,7 @@ async def test_a_payload_is_measured_in_bytes_against_the_lanes_own_limit(
 
 
 async def test_an_app_checks_payloads_against_its_handlers_type(dsn: str, db: Connection) -> None:
-    """What the handler could not read is refused where somebody can still correct it."""
+    """A payload that the handler could not decode is refused while the caller can correct it."""
     app = Penstock(dsn)
 
     @app.handler("pay")

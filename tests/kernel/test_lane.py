@@ -1,20 +1,21 @@
 """A lane's policy is a row: every field can be set, is checked by name, and is audited."""
 
 import json
-from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from penstock import Item, Penstock
 from penstock.base.errors import InvalidInput, UnknownLane
-from penstock.kernel.backoff import Backoff
+from penstock.base.settings import read_once
 from penstock.kernel.inspect import list_audit, measure_lanes
 from penstock.kernel.lane import (
-    POLICY_FIELDS,
+    FIELDS,
     Lane,
     create_lane,
     list_lanes,
+    policy_of,
     read_lane,
     set_lane,
 )
@@ -69,14 +70,7 @@ BAD: dict[str, list[Any]] = {
 }
 
 
-def policy_of(lane: Lane) -> dict[str, Any]:
-    """Return a lane as the fields that set it."""
-    flat = {each.name: getattr(lane, each.name) for each in fields(lane)}
-    backoff = flat.pop("backoff")
-    return flat | {f"backoff_{each.name}": getattr(backoff, each.name) for each in fields(Backoff)}
-
-
-@pytest.mark.covers("A94", "A17")
+@pytest.mark.covers("A94")
 async def test_a_new_lane_has_the_documented_defaults(db: Connection) -> None:
     lane = await create_lane(db, "new", who="test")
 
@@ -86,11 +80,47 @@ async def test_a_new_lane_has_the_documented_defaults(db: Connection) -> None:
     assert lane.payload_bytes_max == 256 * 1024
 
 
-def test_the_tables_of_this_test_know_every_field() -> None:
-    assert GOOD.keys() == BAD.keys() == POLICY_FIELDS
+@pytest.mark.covers("C28", "C29", "C30", "C31")
+async def test_a_new_lane_of_an_app_repeats_as_the_environment_says(
+    dsn: str, db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables that no lane follows would only look like settings."""
+    await open_with_lane(dsn, "before")
+    for name, value in {
+        "DISPATCH_MAX_ATTEMPTS": "7",
+        "DISPATCH_BACKOFF_BASE_SECONDS": "15",
+        "DISPATCH_BACKOFF_MAX_SECONDS": "60",
+        "DISPATCH_BACKOFF_JITTER": "0.5",
+    }.items():
+        monkeypatch.setenv(name, value)
+    read_once.cache_clear()
+    await open_with_lane(dsn, "after")
+    read_once.cache_clear()
+
+    before, after = await read_lane(db, "before"), await read_lane(db, "after")
+
+    assert (before.max_attempts, after.max_attempts) == (5, 7)
+    assert (before.backoff.base, after.backoff.base) == (30 * SECOND, 15 * SECOND)
+    assert (before.backoff.cap, after.backoff.cap) == (HOUR, MINUTE)
+    assert (before.backoff.jitter, after.backoff.jitter) == (0.2, 0.5)
 
 
-@pytest.mark.covers("A73", "A75", "A93")
+async def open_with_lane(dsn: str, name: str) -> None:
+    """Open and close an app that has one handler."""
+    app = Penstock(dsn)
+
+    @app.handler(name)
+    async def handle(_: Item[None]) -> None: ...
+
+    async with app:
+        pass
+
+
+def test_the_examples_of_this_test_cover_every_field() -> None:
+    assert GOOD.keys() == BAD.keys() == FIELDS.keys()
+
+
+@pytest.mark.covers("A73")
 async def test_every_field_can_be_set_and_read_back(db: Connection, lane: Lane) -> None:
     for name, value in GOOD.items():
         changed = await set_lane(db, lane.name, who="test", **{name: value})
@@ -197,7 +227,7 @@ async def test_an_unknown_lane_is_answered_with_the_known_ones(db: Connection, l
 
 
 @pytest.mark.covers("A17", "A73")
-async def test_a_claim_goes_by_the_row_as_it_is_now(db: Connection, lane: Lane) -> None:
+async def test_a_claim_reads_the_current_policy(db: Connection, lane: Lane) -> None:
     """Whatever the worker remembers: the batch size is read in the claim itself."""
     for number in range(4):
         await put(db, lane, number)

@@ -137,7 +137,7 @@ async def test_an_item_that_no_worker_holds_can_be_cancelled(
     assert (after.accepted, after.cancelled) == (counted.accepted, 1)
 
 
-@pytest.mark.covers("A96")
+@pytest.mark.covers("A16", "A96")
 @pytest.mark.parametrize("arrange", [leased, done])
 async def test_an_item_that_left_cannot_be_cancelled(
     db: Connection, lane: Lane, arrange: Arrange
@@ -251,7 +251,7 @@ async def test_a_dead_item_past_its_deadline_cannot_be_retried(db: Connection, l
     assert await state_of(db, item_id) == "dead"
 
 
-async def test_an_item_that_was_never_there_is_unknown(db: Connection) -> None:
+async def test_an_item_that_does_not_exist_is_unknown(db: Connection) -> None:
     nobody = ItemId(7)
 
     for operation in (
@@ -263,7 +263,9 @@ async def test_an_item_that_was_never_there_is_unknown(db: Connection) -> None:
             await operation
 
 
-async def test_every_operation_says_who_and_what_was_before(db: Connection, lane: Lane) -> None:
+async def test_every_operation_is_audited_with_actor_and_previous_state(
+    db: Connection, lane: Lane
+) -> None:
     item_id = await dead(db, lane)
     await retry(db, item_id, who="ann", now=NOON)
     await reschedule(db, item_id, NOON + HOUR, who="bob")

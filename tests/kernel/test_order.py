@@ -67,7 +67,7 @@ async def test_followers_move_up_one_by_one_as_heads_are_done(db: Connection, la
     assert (await balance(db)).is_even
 
 
-async def test_a_number_does_not_overtake_one_that_backs_off(db: Connection, lane: Lane) -> None:
+async def test_an_item_does_not_overtake_a_head_that_backs_off(db: Connection, lane: Lane) -> None:
     first, second = await line(db, lane, 2)
     await attempt_once(db, lane, Retry("503", after=HOUR))
 
@@ -85,7 +85,7 @@ async def test_keys_do_not_wait_for_each_other(db: Connection, lane: Lane) -> No
     assert ids(await try_claim(db, lane)) == [first_of_a, first_of_b, unordered]
 
 
-async def test_an_early_due_instant_does_not_jump_the_line(db: Connection, lane: Lane) -> None:
+async def test_an_earlier_due_instant_does_not_change_the_order(db: Connection, lane: Lane) -> None:
     first = await put(db, lane, order_key="k", due_at=NOON)
     await put(db, lane, order_key="k", due_at=NOON - HOUR)
 
@@ -102,7 +102,7 @@ async def test_a_follower_waits_for_its_own_due_instant(db: Connection, lane: La
     assert ids(await try_claim(db, lane, now=NOON + HOUR)) == [second]
 
 
-async def test_many_at_once_stand_in_the_order_they_were_given(db: Connection, lane: Lane) -> None:
+async def test_items_of_one_call_keep_their_order(db: Connection, lane: Lane) -> None:
     items = [NewItem(payload=n, order_key=str(n % 3)) for n in range(30)]
     accepted = await enqueue_many(db, lane.name, items, at=NOON)
 
@@ -120,7 +120,8 @@ async def test_many_at_once_stand_in_the_order_they_were_given(db: Connection, l
     assert all(line_of_key == sorted(line_of_key) for line_of_key in seen.values())
 
 
-async def test_a_returned_or_lost_head_is_the_head_still(db: Connection, lane: Lane) -> None:
+@pytest.mark.covers("E45")
+async def test_a_returned_or_lost_head_is_still_the_head(db: Connection, lane: Lane) -> None:
     first, _ = await line(db, lane, 2)
     await attempt_once(db, lane, Returned())
     assert await claim_ids(db, lane) == [first]
@@ -131,9 +132,7 @@ async def test_a_returned_or_lost_head_is_the_head_still(db: Connection, lane: L
     assert await claim_ids(db, lane) == [first]
 
 
-async def test_a_held_head_blocks_its_key_until_somebody_decides(
-    db: Connection, lane: Lane
-) -> None:
+async def test_a_held_head_blocks_its_key_until_it_is_resolved(db: Connection, lane: Lane) -> None:
     first, second = await line(db, lane, 2)
     await attempt_once(db, lane, Hold("unknown"))
     assert await claim_ids(db, lane) == []
@@ -170,7 +169,7 @@ async def test_block_a_dead_head_stops_its_key_until_it_is_replayed(
     assert (await balance(db)).is_even
 
 
-async def test_block_discarding_a_dead_head_lets_its_followers_go(
+async def test_block_discarding_a_dead_head_promotes_its_follower(
     db: Connection, lane: Lane
 ) -> None:
     lane, (first, second, _) = await bury_head(db, lane, "block")
@@ -227,9 +226,7 @@ async def test_a_follower_that_expires_frees_nothing(db: Connection, lane: Lane)
 
 
 @pytest.mark.covers("E70")
-async def test_park_a_dead_head_steps_aside_and_takes_its_place_again(
-    db: Connection, lane: Lane
-) -> None:
+async def test_park_a_replayed_head_gets_its_old_position(db: Connection, lane: Lane) -> None:
     lane, (first, second, third) = await bury_head(db, lane, "park")
     assert await claim_ids(db, lane) == [second]
 
@@ -241,8 +238,8 @@ async def test_park_a_dead_head_steps_aside_and_takes_its_place_again(
 
 
 @pytest.mark.covers("E70")
-async def test_skip_a_replayed_head_goes_to_the_end_of_the_line(db: Connection, lane: Lane) -> None:
-    """Its followers have overtaken it already; it holds up nobody, and nobody runs beside it."""
+async def test_skip_a_replayed_head_becomes_the_last_of_its_key(db: Connection, lane: Lane) -> None:
+    """Its followers have overtaken it: it blocks none of them, and none runs at the same time."""
     lane, (first, second, third) = await bury_head(db, lane, "skip")
     assert await claim_ids(db, lane) == [second]
 
@@ -254,7 +251,7 @@ async def test_skip_a_replayed_head_goes_to_the_end_of_the_line(db: Connection, 
 
 
 @pytest.mark.parametrize("policy", ["park", "skip"])
-async def test_a_dead_head_whose_line_is_empty_comes_back_as_its_head(
+async def test_a_replayed_head_without_followers_is_the_head_again(
     db: Connection, lane: Lane, policy: str
 ) -> None:
     lane = await set_lane(db, lane.name, who="test", on_dead_head=policy)
@@ -271,7 +268,7 @@ async def test_a_dead_head_whose_line_is_empty_comes_back_as_its_head(
 # ---------------------------------------------------------------------------- cancel, reschedule
 
 
-async def test_cancelling_a_head_lets_the_next_go(db: Connection, lane: Lane) -> None:
+async def test_cancelling_a_head_promotes_the_next(db: Connection, lane: Lane) -> None:
     first, second, _ = await line(db, lane)
 
     await cancel(db, first, who="ops", now=NOON)
@@ -279,7 +276,7 @@ async def test_cancelling_a_head_lets_the_next_go(db: Connection, lane: Lane) ->
     assert await claim_ids(db, lane) == [second]
 
 
-async def test_cancelling_a_follower_lets_nobody_go(db: Connection, lane: Lane) -> None:
+async def test_cancelling_a_follower_promotes_no_item(db: Connection, lane: Lane) -> None:
     first, second, third = await line(db, lane)
 
     await cancel(db, second, who="ops", now=NOON)
@@ -289,7 +286,7 @@ async def test_cancelling_a_follower_lets_nobody_go(db: Connection, lane: Lane) 
     assert await claim_ids(db, lane) == [third]
 
 
-async def test_a_rescheduled_follower_keeps_its_place(db: Connection, lane: Lane) -> None:
+async def test_a_rescheduled_follower_keeps_its_position(db: Connection, lane: Lane) -> None:
     first, second, third = await line(db, lane)
 
     await reschedule(db, third, NOON - HOUR, who="ops")
@@ -328,7 +325,7 @@ async def test_a_follower_that_parks_while_its_head_ends_is_not_lost(
     assert (await balance(db)).is_even
 
 
-async def test_a_producer_that_gives_up_leaves_the_key_free(
+async def test_a_producer_that_rolls_back_leaves_the_key_free(
     pool: Pool, db: Connection, lane: Lane
 ) -> None:
     await line(db, lane, 1)
@@ -368,7 +365,7 @@ async def test_two_producers_of_one_key_agree_on_its_head(
 
 
 async def test_the_ordering_of_a_lane_with_items_cannot_change(db: Connection, lane: Lane) -> None:
-    """Lines are drawn when an item is accepted; two orderings cannot stand together."""
+    """Items are parked at enqueue, so items of two orderings cannot be mixed."""
     (first,) = await line(db, lane, 1)
     with pytest.raises(LaneNotEmpty):
         await set_lane(db, lane.name, who="test", ordering="none")
@@ -380,7 +377,7 @@ async def test_the_ordering_of_a_lane_with_items_cannot_change(db: Connection, l
     assert changed.ordering == "none"
 
 
-async def test_an_unordered_lane_takes_no_notice_of_order_keys(db: Connection) -> None:
+async def test_an_unordered_lane_ignores_order_keys(db: Connection) -> None:
     lane = await create_lane(db, "loose", who="test")
     everything = await line(db, lane)
 
@@ -388,7 +385,7 @@ async def test_an_unordered_lane_takes_no_notice_of_order_keys(db: Connection) -
 
 
 async def test_a_dead_item_survives_a_change_of_ordering(db: Connection, lane: Lane) -> None:
-    """Its key was forgotten with the lines; replayed, it opens one again."""
+    """Its order key was deleted with the change; a replay creates it again."""
     (first,) = await line(db, lane, 1)
     await attempt_once(db, lane, Dead("no"))
     await set_lane(db, lane.name, who="test", ordering="none")

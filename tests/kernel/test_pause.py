@@ -36,7 +36,7 @@ async def test_a_paused_lane_still_accepts(db: Connection, lane: Lane) -> None:
 async def test_a_pause_waits_for_the_claim_under_way(
     pool: Pool, db: Connection, lane: Lane
 ) -> None:
-    """Whoever pauses reads afterwards what has left and what has not; it may not change then."""
+    """After a pause an operator reads which items have left; that must not change any more."""
     first = await put(db, lane)
     second = await put(db, lane)
     transaction = db.transaction()
@@ -82,7 +82,7 @@ async def test_a_pause_of_one_lane_leaves_the_others_alone(db: Connection, lane:
     assert ids(await try_claim(db, other)) == [item_id]
 
 
-async def test_what_was_claimed_before_a_pause_can_be_settled(db: Connection, lane: Lane) -> None:
+async def test_items_claimed_before_a_pause_can_be_settled(db: Connection, lane: Lane) -> None:
     await put(db, lane)
     lease = await take(db, lane)
 

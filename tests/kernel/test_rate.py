@@ -52,7 +52,7 @@ async def test_slots_are_evenly_spaced(db: Connection, lane: Lane) -> None:
     assert all(abs(gap - 10 * MILLISECOND) <= NEARLY for gap in gaps)
 
 
-async def test_a_claim_that_may_not_take_anything_says_when_it_may(
+async def test_a_claim_without_a_free_slot_returns_when_there_is_one(
     db: Connection, lane: Lane
 ) -> None:
     await set_lane(db, lane.name, who="test", rate=1)
@@ -65,9 +65,7 @@ async def test_a_claim_that_may_not_take_anything_says_when_it_may(
     assert claimed.start_in == pytest.approx(0.2)
 
 
-async def test_a_burst_is_let_out_at_once_and_then_the_rate_holds(
-    db: Connection, lane: Lane
-) -> None:
+async def test_a_burst_starts_at_once_and_then_the_rate_holds(db: Connection, lane: Lane) -> None:
     await set_lane(db, lane.name, who="test", rate=10, burst=5)
     await fill(db, lane, 20)
 
@@ -125,7 +123,7 @@ async def test_no_window_exceeds_rate_and_burst(
     """However claims are spread over time: any window of w seconds has at most rate * w + burst."""
     lane = await create_lane(db, "any", who="test", batch_size=1_000)
     await db.execute("DELETE FROM penstock.ready")
-    await db.execute("UPDATE penstock.gate SET next_slot_at = '-infinity'")
+    await db.execute("UPDATE penstock.lane_pacing SET next_slot_at = '-infinity'")
     lane = await set_lane(db, lane.name, who="test", rate=rate, burst=burst)
     await fill(db, lane, sum(limit for _, limit in steps))
     now = NOON
@@ -165,7 +163,7 @@ async def test_a_lane_without_a_rate_has_no_slots(db: Connection, lane: Lane) ->
 
 
 @pytest.mark.covers("A90")
-async def test_a_buffer_does_not_gather_a_crowd_at_the_due_instant(
+async def test_a_buffer_does_not_exceed_the_rate_at_the_due_instant(
     db: Connection, lane: Lane
 ) -> None:
     """Claimed over a minute ahead, a million payments due at 16:00 still leave at the rate."""

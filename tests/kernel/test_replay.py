@@ -32,7 +32,7 @@ async def die(db: Connection, lane: Lane, count: int, *, reason: str = "no") -> 
 
 
 @pytest.mark.covers("E77", "A96")
-async def test_a_replay_counts_first_and_then_brings_everything_back(
+async def test_a_replay_counts_first_and_then_retries_every_item(
     db: Connection, lane: Lane
 ) -> None:
     await die(db, lane, 3)
@@ -51,7 +51,7 @@ async def test_a_replay_counts_first_and_then_brings_everything_back(
     assert (await balance(db)).is_even
 
 
-async def test_a_replay_goes_on_where_it_was_interrupted(
+async def test_a_replay_continues_where_it_was_interrupted(
     pool: Pool, db: Connection, lane: Lane
 ) -> None:
     """The progress is committed with the items, so a crash between steps repeats nothing."""
@@ -76,7 +76,7 @@ async def test_a_replay_goes_on_where_it_was_interrupted(
     assert STEP_ITEMS > 25
 
 
-async def test_what_dies_again_is_not_replayed_again_by_the_same_job(
+async def test_an_item_that_dies_again_is_not_replayed_by_the_same_job(
     db: Connection, lane: Lane
 ) -> None:
     """Otherwise one broken receiver makes a replay that never ends."""
@@ -93,7 +93,9 @@ async def test_what_dies_again_is_not_replayed_again_by_the_same_job(
     assert sorted(dead.id for dead in await list_dead(db)) == sorted(ids(lease))
 
 
-async def test_what_dies_after_the_request_is_no_part_of_it(db: Connection, lane: Lane) -> None:
+async def test_an_item_that_dies_after_the_request_is_not_replayed(
+    db: Connection, lane: Lane
+) -> None:
     await die(db, lane, 1)
     await start_replay(db, lane.name, who="ops")
     await die(db, lane, 1, reason="later")
@@ -115,7 +117,7 @@ async def test_only_one_reason_is_replayed_when_asked(db: Connection, lane: Lane
     assert (await balance(db)).ready == 2
 
 
-async def test_what_is_past_its_deadline_stays_dead(db: Connection, lane: Lane) -> None:
+async def test_an_item_past_its_deadline_stays_dead(db: Connection, lane: Lane) -> None:
     now = await db.fetchval("SELECT now()")
     late = await put(db, lane, at=now, not_after=now + SECOND)
     fine = await put(db, lane, at=now, not_after=now + DAY)
@@ -162,7 +164,7 @@ async def test_a_replay_is_audited_and_its_items_can_be_done(db: Connection, lan
     assert (await balance(db)).done == 1
 
 
-async def test_what_does_not_exist_is_named(db: Connection) -> None:
+async def test_an_unknown_lane_or_replay_is_named(db: Connection) -> None:
     with pytest.raises(UnknownReplay):
         await read_replay(db, 7)
     with pytest.raises(UnknownLane):

@@ -39,10 +39,10 @@ async def finish_many(db: Connection, lane: Lane, count: int, *, now: datetime) 
 
 async def days(db: Connection) -> list[str]:
     rows = await db.fetch(
-        "SELECT inhrelid::regclass::text AS name FROM pg_inherits "
+        "SELECT relname AS name FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid "
         "WHERE inhparent = 'penstock.item'::regclass ORDER BY 1"
     )
-    return [row["name"].removeprefix("penstock.item_") for row in rows]
+    return [row["name"].removeprefix("item_") for row in rows]
 
 
 async def test_partitions_are_made_ahead_and_again_is_harmless(
@@ -99,7 +99,7 @@ async def test_a_day_is_kept_for_the_lanes_retention(
     assert await state_of(db, items[0]) == "done"
 
 
-async def test_what_still_matters_is_moved_out_of_the_day_first(
+async def test_unfinished_items_are_moved_before_their_day_is_dropped(
     db: Connection, lane: Lane, today: datetime
 ) -> None:
     """Live, held, dead and lately ended items outlive their day, with their attempts."""
@@ -156,7 +156,7 @@ async def test_a_day_that_is_mostly_alive_is_left_alone(
     assert await state_of(db, stuck) == "ready"
 
 
-async def test_cancelled_items_leave_with_their_day(
+async def test_cancelled_items_are_dropped_with_their_day(
     db: Connection, lane: Lane, today: datetime
 ) -> None:
     items = [await put(db, lane, n, at=today) for n in range(15)]

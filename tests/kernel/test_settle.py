@@ -51,7 +51,7 @@ async def settle_some(
 # ------------------------------------------------------------------------------- every outcome
 
 
-@pytest.mark.covers("E39", "E64", "C19", "C20")
+@pytest.mark.covers("E39", "E64")
 async def test_done_ends_an_item_and_keeps_its_result(db: Connection, lane: Lane) -> None:
     item_id = await put(db, lane)
 
@@ -64,6 +64,23 @@ async def test_done_ends_an_item_and_keeps_its_result(db: Connection, lane: Lane
     assert json.loads(attempt.result or "") == {"reference": "r-1"}
     assert await state_of(db, item_id) == "done"
     assert await try_claim(db, lane, now=NOON + DAY) is None
+
+
+@pytest.mark.covers("C19", "C20")
+async def test_a_success_after_a_failure_leaves_no_error_behind(db: Connection, lane: Lane) -> None:
+    """The last error of an item is that of its last attempt."""
+    item_id = await put(db, lane)
+    await end(db, lane, await take(db, lane), Retry("421"))
+    assert (await only_attempt(db, item_id)).reason == "421"
+
+    again = await take(db, lane, now=NOON + MINUTE)
+    await end(db, lane, again, Done(), now=NOON + MINUTE + SECOND)
+
+    assert (await state_of(db, item_id), await reason_of(db, item_id)) == ("done", None)
+    attempts = await read_attempts(db, item_id)
+    assert [each.reason for each in attempts] == ["421", None]
+    assert [each.claimed_at for each in attempts] == [NOON, NOON + MINUTE]
+    assert [each.settled_at for each in attempts] == [NOON, NOON + MINUTE + SECOND]
 
 
 @pytest.mark.covers("A14", "A27", "A41", "B34", "C18", "C26", "E40", "E65")
@@ -81,7 +98,7 @@ async def test_a_retry_waits_for_the_backoff_and_keeps_the_item(db: Connection, 
 
 
 async def test_a_retry_may_name_its_own_wait(db: Connection, lane: Lane) -> None:
-    """Retry-After: the other side knows better than the formula."""
+    """Retry-After: the receiver's delay takes precedence over the backoff."""
     item_id = await put(db, lane)
 
     await end(db, lane, await take(db, lane), Retry("429", after=HOUR))
@@ -98,9 +115,8 @@ async def test_a_snooze_comes_back_after_its_wait(db: Connection, lane: Lane) ->
     assert await outcomes_of(db, item_id) == ["snooze"]
 
 
-@pytest.mark.covers("E73")
 async def test_a_held_item_waits_for_a_person(db: Connection, lane: Lane) -> None:
-    """Nobody knows whether it worked, so nobody repeats it."""
+    """The result is unknown, so the item is not repeated."""
     item_id = await put(db, lane)
 
     await end(db, lane, await take(db, lane), Hold("no answer"))
@@ -148,7 +164,7 @@ async def test_one_batch_may_end_in_every_way(db: Connection, lane: Lane) -> Non
 # -------------------------------------------------------------------------------------- the fence
 
 
-@pytest.mark.covers("A36")
+@pytest.mark.covers("A36", "E74")
 async def test_a_late_result_is_kept_as_late_and_changes_nothing(
     db: Connection, lane: Lane
 ) -> None:
@@ -219,7 +235,7 @@ async def test_only_what_is_left_of_a_lease_is_lost_with_it(db: Connection, lane
 
 
 async def test_a_repeated_settle_is_harmless(db: Connection, lane: Lane) -> None:
-    """The commit came through and its answer did not; the worker cannot know and says it again."""
+    """The commit succeeded and its answer was lost; the worker cannot know that and repeats it."""
     item_id = await put(db, lane)
     lease = await take(db, lane)
     assert await end(db, lane, lease, Retry("503"))
@@ -267,14 +283,14 @@ async def test_a_repeated_partial_settle_does_not_take_an_item_from_its_next_hol
 ABSURD = timedelta.max
 GARBAGE: dict[str, tuple[Outcome, str]] = {
     "reason with NUL": (Retry("a\x00b"), "retry"),
-    "reason with half a character": (Dead("\ud800"), "dead"),
+    "reason with a lone surrogate": (Dead("\ud800"), "dead"),
     "reason far too long": (Hold("x" * 1_000_000), "hold"),
     "reason no text": (Retry(ValueError("boom")), "retry"),  # pyright: ignore[reportArgumentType]
     "reason missing": (Dead(None), "dead"),  # pyright: ignore[reportArgumentType]
     "result without JSON": (Done(object()), "done"),
     "result of raw bytes that are no JSON": (Done(msgspec.Raw(b"{")), "done"),
     "result with NUL": (Done({"a\x00": "b\x00"}), "done"),
-    "result with half a character": (Done("\ud800"), "done"),
+    "result with a lone surrogate": (Done("\ud800"), "done"),
     "result not a number": (Done([float("nan"), float("inf")]), "done"),
     "result far too long": (Done("x" * 1_000_000), "done"),
     "result a huge number": (Done(10**400), "done"),
@@ -287,7 +303,7 @@ GARBAGE: dict[str, tuple[Outcome, str]] = {
 
 
 @pytest.mark.parametrize("has_deadline", [False, True])
-async def test_garbage_from_a_handler_never_breaks_a_batch(
+async def test_invalid_values_from_a_handler_never_break_a_batch(
     db: Connection, lane: Lane, has_deadline: bool
 ) -> None:
     """A settle that fails is repeated for ever, and takes the healthy items of its batch along."""
@@ -315,7 +331,9 @@ async def test_garbage_from_a_handler_never_breaks_a_batch(
     assert broken == []
 
 
-async def test_what_cannot_be_kept_of_a_result_is_said(db: Connection, lane: Lane) -> None:
+async def test_a_result_that_cannot_be_stored_is_replaced_by_a_note(
+    db: Connection, lane: Lane
+) -> None:
     item_id = await put(db, lane)
 
     await end(db, lane, await take(db, lane), Done("x" * (RESULT_LENGTH_MAX + 1)))

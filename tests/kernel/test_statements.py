@@ -1,4 +1,4 @@
-"""Every statement of the kernel is valid against the migrated schema and says what it does."""
+"""Every statement of the kernel is valid against the migrated schema."""
 
 import importlib
 import re
@@ -19,7 +19,7 @@ each_statement = pytest.mark.parametrize("path", STATEMENTS, ids=lambda path: pa
 
 @pytest.mark.covers("C11")
 async def test_every_statement_prepares(db: Connection) -> None:
-    """A misspelt column is found here and not by the one operator who needs the statement."""
+    """A misspelt column fails here and not when an operator needs the statement."""
     await db.execute(CREATE_STAGING)
 
     for path in STATEMENTS:
@@ -46,7 +46,7 @@ def test_a_file_holds_one_statement(path: Path) -> None:
 
 
 async def test_only_a_lane_s_policy_has_a_foreign_key(db: Connection) -> None:
-    """Elsewhere it would lock the hot tables' neighbours; policy is written by people."""
+    """On hot tables a foreign key would lock other rows; a policy changes rarely."""
     keys = await db.fetch("SELECT conname FROM pg_constraint WHERE contype = 'f'")
 
     assert [key["conname"] for key in keys] == ["slot_pool_exists"]

@@ -39,7 +39,7 @@ async def test_what_is_due_runs_and_what_is_not_waits(app: Penstock, clock: Fake
 async def test_retries_run_at_their_instants_until_the_end(
     app: Penstock, db: Connection, clock: FakeClock
 ) -> None:
-    """The clock jumps from one due instant to the next; nobody waits for real."""
+    """The clock advances from one due instant to the next without waiting."""
 
     @app.handler("mail", backoff_base=30 * SECOND, backoff_first_exponent=1, backoff_jitter=0)
     async def fail(item: Item[str]) -> Retry:
@@ -146,7 +146,7 @@ async def test_what_is_held_or_dead_is_the_end(app: Penstock, clock: FakeClock) 
 
 
 @pytest.mark.parametrize("run", [run_due, run_to_end])
-async def test_a_handler_that_never_ends_an_item_is_told(
+async def test_a_handler_that_never_ends_an_item_raises_after_attempts_max(
     app: Penstock, clock: FakeClock, run: type
 ) -> None:
     @app.handler("mail")
@@ -159,8 +159,8 @@ async def test_a_handler_that_never_ends_an_item_is_told(
             await run(app, clock, attempts_max=20)
 
 
-async def test_a_clock_in_the_past_finds_its_way(app: Penstock, db: Connection) -> None:
-    """Items are accepted by the database's clock; a fake clock may well stand before it."""
+async def test_a_fake_clock_may_be_behind_the_database(app: Penstock, db: Connection) -> None:
+    """Items are accepted by the database's clock; a fake clock may be behind it."""
 
     @app.handler("mail", dispatch_interval=5 * SECOND)
     async def send(_: Item[int]) -> None: ...

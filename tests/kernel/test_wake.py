@@ -6,7 +6,7 @@ from penstock.kernel.wake import Wake
 from tests.kernel.scene import PATIENCE
 
 
-async def test_a_later_promise_does_not_undo_an_earlier_one() -> None:
+async def test_a_later_timer_does_not_replace_an_earlier_one() -> None:
     wake = Wake()
     wake.within(0.01)
 
@@ -17,7 +17,7 @@ async def test_a_later_promise_does_not_undo_an_earlier_one() -> None:
     wake.cancel()
 
 
-async def test_an_earlier_promise_replaces_a_later_one() -> None:
+async def test_an_earlier_timer_replaces_a_later_one() -> None:
     wake = Wake()
     wake.within(3_600)
 

@@ -10,14 +10,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from penstock import Dead, Done, Hold, Item, Retry
-from penstock.kernel.claim import REWIND_INTERVAL, Claimed, Lease
-from penstock.kernel.crew import RETURNED, Crew, OpenLease
+from penstock.base.settings import Settings
+from penstock.kernel.claim import REWIND_INTERVAL, Lease
 from penstock.kernel.enqueue import enqueue, enqueue_many
+from penstock.kernel.executor import RETURNED, Executor
 from penstock.kernel.inspect import balance, read_attempts
 from penstock.kernel.item import ItemId, NewItem
-from penstock.kernel.lane import Lane, pause_lane, resume_lane, set_lane
+from penstock.kernel.lane import Lane, create_lane, pause_lane, resume_lane, set_lane
+from penstock.kernel.lease import HeldLeases
 from penstock.kernel.runner import LOOK_PAUSE
 from penstock.kernel.sweep import rescue
 from penstock.kernel.worker import Worker
@@ -27,6 +30,7 @@ from tests.kernel.scene import (
     NOON,
     PATIENCE,
     SECOND,
+    claimed,
     kind_of,
     outcomes_of,
     reason_of,
@@ -34,25 +38,25 @@ from tests.kernel.scene import (
     worker_of,
 )
 
-NEVER = HOUR  # As an interval of a poll that must not help.
+NEVER = HOUR  # A poll interval that excludes the poll.
 AnyItem = Item[Any]
 
 
-class Inbox:
-    """A handler that remembers what it got, and tells when it has as many as somebody waits for."""
+class Recorder:
+    """A handler that records its items and lets a test wait for a number of them."""
 
     def __init__(self) -> None:
         self.items: list[AnyItem] = []
-        self._came = asyncio.Condition()
+        self._changed = asyncio.Condition()
 
     async def __call__(self, item: AnyItem) -> None:
-        async with self._came:
+        async with self._changed:
             self.items.append(item)
-            self._came.notify_all()
+            self._changed.notify_all()
 
     async def has(self, count: int) -> None:
-        async with self._came:
-            await self._came.wait_for(lambda: len(self.items) >= count)
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self.items) >= count)
 
 
 @asynccontextmanager
@@ -120,14 +124,14 @@ async def send(db: Connection, lane: Lane, payload: object = None, **fields: Any
 async def test_notifications_alone_are_enough(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
-    inbox = Inbox()
-    async with running(worker_of(dsn, pool, kind_of(lane, inbox), poll_interval=NEVER)):
+    recorder = Recorder()
+    async with running(worker_of(dsn, pool, kind_of(lane, recorder), poll_interval=NEVER)):
         await until_listening(db)
         for count in range(1, 4):
             await send(db, lane, count)
-            await inbox.has(count)
+            await recorder.has(count)
 
-    assert [item.payload for item in inbox.items] == [1, 2, 3]
+    assert [item.payload for item in recorder.items] == [1, 2, 3]
     assert (await balance(db)).done == 3
 
 
@@ -135,61 +139,64 @@ async def test_notifications_alone_are_enough(
 async def test_the_poll_alone_is_enough(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
-    inbox = Inbox()
+    """At the interval that a worker has by default."""
+    recorder = Recorder()
+    interval = Settings().poll_interval
     worker = worker_of(
-        dsn, pool, kind_of(lane, inbox), poll_interval=SECOND / 20, hears_notifications=False
+        dsn, pool, kind_of(lane, recorder), poll_interval=interval, hears_notifications=False
     )
     async with running(worker):
         for count in range(1, 4):
             await send(db, lane, count)
-            await inbox.has(count)
+            await recorder.has(count)
 
+    assert 0.25 * SECOND <= interval <= SECOND
     assert (await balance(db)).done == 3
 
 
 async def test_a_timer_wakes_it_when_the_next_item_is_due(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
-    """With neither a notification nor a poll: it knows when the next one is due."""
+    """Without notification and poll: the claim returned when the next item is due."""
     due_at = datetime.now(UTC) + SECOND / 2
     await send(db, lane, due_at=due_at)
-    inbox = Inbox()
+    recorder = Recorder()
     worker = worker_of(
-        dsn, pool, kind_of(lane, inbox), poll_interval=NEVER, hears_notifications=False
+        dsn, pool, kind_of(lane, recorder), poll_interval=NEVER, hears_notifications=False
     )
 
     async with running(worker):
-        await inbox.has(1)
+        await recorder.has(1)
         assert await db.fetchval("SELECT clock_timestamp()") >= due_at
 
 
 async def test_a_burst_of_notifications_is_a_few_claims(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
-    """One for what is there at the first, and one for all that came meanwhile."""
-    inbox = Inbox()
-    worker = worker_of(dsn, pool, kind_of(lane, inbox), poll_interval=NEVER)
+    """One for the items of the first, and one for all that came meanwhile."""
+    recorder = Recorder()
+    worker = worker_of(dsn, pool, kind_of(lane, recorder), poll_interval=NEVER)
     async with running(worker):
         await until_listening(db)
         await send(db, lane)
-        await inbox.has(1)
+        await recorder.has(1)
         await until_nothing_is_held(db)
         before = claims_of(worker)
 
         for _ in range(1_000):
             worker._notified(str(lane.lane_id))
         await send(db, lane)
-        await inbox.has(2)
+        await recorder.has(2)
 
     # Besides those two there may be a rewind, and one for a notification that came last.
     assert 1 <= claims_of(worker) - before <= 4
 
 
-async def test_news_all_the_time_is_looked_for_every_five_milliseconds(
+async def test_constant_notifications_cause_a_claim_every_five_milliseconds(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
     """However slow the machine is: the more time passes, the more claims there may be."""
-    worker = worker_of(dsn, pool, kind_of(lane, Inbox()), poll_interval=NEVER)
+    worker = worker_of(dsn, pool, kind_of(lane, Recorder()), poll_interval=NEVER)
     loop = asyncio.get_running_loop()
     async with running(worker):
         await until_listening(db)
@@ -203,10 +210,10 @@ async def test_news_all_the_time_is_looked_for_every_five_milliseconds(
     assert claims <= seconds / LOOK_PAUSE.total_seconds() + rewinds + 4
 
 
-async def test_news_is_not_lost_on_a_lane_that_has_no_room(
+async def test_a_notification_is_not_lost_while_a_lane_has_no_room(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
-    """What is announced while every strand is taken starts as soon as one is free."""
+    """What is announced while every task is taken starts as soon as one is free."""
     await set_lane(db, lane.name, who="ops", concurrency=1)
     is_started, let_go, is_done = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -264,8 +271,8 @@ async def test_a_pause_and_a_resume_are_seen_at_once(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
     """Within one cycle and without a restart; a notification carries the news."""
-    inbox = Inbox()
-    worker = worker_of(dsn, pool, kind_of(lane, inbox), poll_interval=NEVER)
+    recorder = Recorder()
+    worker = worker_of(dsn, pool, kind_of(lane, recorder), poll_interval=NEVER)
     await pause_lane(db, lane.name, who="ops")
     item_id = await send(db, lane)
 
@@ -273,7 +280,7 @@ async def test_a_pause_and_a_resume_are_seen_at_once(
         await until_listening(db)
         assert await state_of(db, item_id) == "ready"
         await resume_lane(db, lane.name, who="ops")
-        await inbox.has(1)
+        await recorder.has(1)
 
     assert await state_of(db, item_id) == "done"
 
@@ -282,7 +289,7 @@ async def test_a_pause_and_a_resume_are_seen_at_once(
 async def test_a_changed_policy_is_seen_without_a_restart(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
-    worker = worker_of(dsn, pool, kind_of(lane, Inbox()), poll_interval=SECOND / 20)
+    worker = worker_of(dsn, pool, kind_of(lane, Recorder()), poll_interval=SECOND / 20)
     async with running(worker):
         changed = await set_lane(
             db, lane.name, who="ops", batch_size=1_000, jitter_window=8 * SECOND
@@ -326,13 +333,13 @@ async def test_two_workers_run_every_item_once(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
     await enqueue_many(db, lane.name, [NewItem(payload=n) for n in range(600)])
-    inbox = Inbox()
-    workers = [worker_of(dsn, pool, kind_of(lane, inbox)) for _ in range(2)]
+    recorder = Recorder()
+    workers = [worker_of(dsn, pool, kind_of(lane, recorder)) for _ in range(2)]
 
     async with running(*workers):
-        await inbox.has(600)
+        await recorder.has(600)
 
-    assert sorted(item.payload for item in inbox.items) == list(range(600))
+    assert sorted(item.payload for item in recorder.items) == list(range(600))
     assert (await balance(db)).done == 600
 
 
@@ -341,19 +348,19 @@ async def test_order_is_kept_per_key(dsn: str, *, pool: Pool, db: Connection, la
     lane = await set_lane(db, lane.name, who="test", ordering="per_key", concurrency=50)
     items = [NewItem(payload=n, order_key=str(n % 7)) for n in range(140)]
     await enqueue_many(db, lane.name, items)
-    inbox = Inbox()
+    recorder = Recorder()
 
-    async with running(worker_of(dsn, pool, kind_of(lane, inbox), poll_interval=SECOND / 10)):
-        await inbox.has(140)
+    async with running(worker_of(dsn, pool, kind_of(lane, recorder), poll_interval=SECOND / 10)):
+        await recorder.has(140)
 
     by_key: dict[str | None, list[int]] = {}
-    for item in inbox.items:
+    for item in recorder.items:
         by_key.setdefault(item.order_key, []).append(item.payload)
     assert all(payloads == sorted(payloads) for payloads in by_key.values())
     assert (await balance(db)).done == 140
 
 
-@pytest.mark.covers("E30", "E31", "A91")
+@pytest.mark.covers("E30", "A91")
 async def test_no_more_run_at_once_than_the_lane_allows(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
@@ -383,6 +390,32 @@ async def test_no_more_run_at_once_than_the_lane_allows(
     assert (await balance(db)).done == 12
 
 
+@pytest.mark.covers("E31")
+async def test_each_lane_has_a_cap_of_its_own(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """A lane whose calls all hang must not take the places of another."""
+    slow = await set_lane(db, lane.name, who="test", concurrency=2)
+    quick = await create_lane(db, "quick", who="test", concurrency=1)
+    await enqueue_many(db, slow.name, [NewItem(payload=n) for n in range(6)])
+    started, may_end, recorder = Recorder(), asyncio.Event(), Recorder()
+
+    async def hang(item: AnyItem) -> None:
+        await started(item)
+        await may_end.wait()
+
+    async with running(worker_of(dsn, pool, kind_of(slow, hang), kind_of(quick, recorder))):
+        await started.has(2)
+        await enqueue_many(db, quick.name, [NewItem(payload=n) for n in range(6)])
+        await recorder.has(6)
+
+        assert len(started.items) == 2
+        may_end.set()
+        await started.has(6)
+
+    assert (await balance(db)).done == 12
+
+
 @pytest.mark.covers("A28")
 async def test_a_batch_handler_gets_batches_and_answers_for_each(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
@@ -400,6 +433,8 @@ async def test_a_batch_handler_gets_batches_and_answers_for_each(
 
     assert sizes == [4]
     assert [await state_of(db, each) for each in items] == ["done", "done", "dead", "held"]
+    outcomes = [await outcomes_of(db, each) for each in items]
+    assert outcomes == [["done"], ["done"], ["dead"], ["hold"]]
 
 
 @pytest.mark.covers("A90")
@@ -447,7 +482,7 @@ async def test_a_slot_holds_for_a_batch_handler_too(
     assert starts[-1] - starts[0] >= 7 / 20 - 0.05 - 0.02  # A slot less, and 20 ms of lateness.
 
 
-async def test_what_a_stall_kept_from_its_slot_takes_another_one_at_no_cost(
+async def test_an_item_that_missed_its_slot_gets_another_at_no_cost(
     dsn: str, pool: Pool, *, db: Connection, lane: Lane
 ) -> None:
     """Else it would start together with those whose slots are next, in whatever process."""
@@ -487,51 +522,55 @@ async def test_what_a_stall_kept_from_its_slot_takes_another_one_at_no_cost(
 async def test_of_items_that_miss_their_slots_one_in_four_starts_all_the_same(
     lane: Lane, *, start_in: float, rate: float | None, given_back: list[bool]
 ) -> None:
-    """A process that is always late must not stand still."""
-    crew = Crew(
-        kind=kind_of(lane, Inbox()),
+    """A process that is always late must make progress."""
+    executor = Executor(
+        kind=kind_of(lane, Recorder()),
         lane=replace(lane, rate=rate),
+        leases=HeldLeases(),
         on_free=lambda: None,
         on_ended=lambda: None,
     )
-    claimed_at = asyncio.get_running_loop().time() - 1
     items = [claimed(n, start_in=start_in) for n in range(8)]
-    lease = Lease(token=1, claimed_at=NOON, items=items)
-    opened = OpenLease(lease, claimed_at=claimed_at, renewed_at=claimed_at, unsettled=8)
+    lease = Lease(token=1, claimed_at=NOON, items=items, age=1.0)
+    now = asyncio.get_running_loop().time()
+    held = executor.leases.add(lease, now=now)
 
-    refusals = [crew._refusal(opened, each) for each in items]
+    refusals = [executor._refusal(held, each, now) for each in items]
 
     assert [refusal is RETURNED for refusal in refusals] == given_back
 
 
-def claimed(item_id: int, *, start_in: float = 0.0) -> Claimed:
-    return Claimed(
-        id=ItemId(item_id), due_at=NOON, attempt=0, forgiven=0, key=None, order_key=None,
-        not_after=None, payload="null", start_in=start_in,
-    )  # fmt: skip
-
-
 @pytest.mark.covers("A23", "A75")
 async def test_starts_are_spread_over_the_jitter_window(lane: Lane) -> None:
-    """Uniform from nothing to the window, on top of the slot, the earliest first."""
-    crew = Crew(kind=kind_of(lane, Inbox()), lane=lane, on_free=lambda: None, on_ended=lambda: None)
+    """Uniform from nothing to the window, on top of the slot, the earliest first.
+
+    The window is the lane's own, and none unless it is set.
+    """
+    executor = Executor(
+        kind=kind_of(lane, Recorder()),
+        lane=lane,
+        leases=HeldLeases(),
+        on_free=lambda: None,
+        on_ended=lambda: None,
+    )
     lease = Lease(token=1, claimed_at=NOON, items=[claimed(n, start_in=1.0) for n in range(1_000)])
 
     for window in (4, 8):
-        crew.lane = replace(lane, jitter_window=window * SECOND)
-        starts = [each.start_in for each in crew.in_starting_order(lease)]
+        executor.lane = replace(lane, jitter_window=window * SECOND)
+        starts = [each.start_in for each in executor.in_starting_order(lease)]
 
         assert starts == sorted(starts)
         assert 1 <= starts[0] < 1 + window / 20
         assert 1 + window * 19 / 20 < starts[-1] <= 1 + window
-        assert starts[500] == pytest.approx(1 + window / 2, rel=0.1)
+        quarters = [starts[at] - 1 for at in (250, 500, 750)]
+        assert quarters == pytest.approx([window * n / 4 for n in (1, 2, 3)], abs=0.08 * window)
 
 
 # ----------------------------------------------------------------------------- handlers that fail
 
 
 @pytest.mark.covers("A27", "A30")
-async def test_a_handler_that_raises_costs_an_attempt_and_tells_no_secret(
+async def test_a_handler_that_raises_costs_an_attempt_and_leaks_no_secret(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
     """An exception's message may hold a payload or a password; its class and place may not."""
@@ -571,7 +610,7 @@ async def test_a_handler_that_takes_too_long_is_stopped_and_its_outcome_unknown(
     assert await reason_of(db, item_id) == "timed out"
 
 
-async def test_what_is_no_outcome_is_unknown(
+async def test_a_return_value_that_is_not_an_outcome_is_unknown(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
     """A handler that answers "ok" has said nothing; counting it as done would lose work."""
@@ -586,6 +625,7 @@ async def test_what_is_no_outcome_is_unknown(
     assert "returned str" in (await reason_of(db, item_id) or "")
 
 
+@pytest.mark.covers("A28")
 async def test_a_batch_handler_that_miscounts_leaves_all_unknown(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
@@ -610,12 +650,12 @@ async def test_a_payload_of_another_type_is_dead_and_the_handler_never_sees_it(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
     wrong, right = await send(db, lane, {"number": "x"}), await send(db, lane, {"number": 7})
-    inbox = Inbox()
+    recorder = Recorder()
 
-    async with running(worker_of(dsn, pool, kind_of(lane, inbox, payload_type=Order))):
+    async with running(worker_of(dsn, pool, kind_of(lane, recorder, payload_type=Order))):
         await until_state(db, right, "done")
 
-    assert [item.payload for item in inbox.items] == [Order(7)]
+    assert [item.payload for item in recorder.items] == [Order(7)]
     assert await state_of(db, wrong) == "dead"
     assert (await reason_of(db, wrong) or "").startswith("payload: Expected `int`")
 
@@ -627,20 +667,20 @@ async def test_a_handler_that_cancels_itself_costs_its_attempt_and_no_more(
     lane = await set_lane(db, lane.name, who="test", concurrency=1)
     first = await send(db, lane, 0)
     others = [await send(db, lane, n) for n in range(1, 20)]
-    inbox = Inbox()
+    recorder = Recorder()
 
     async def handle(item: AnyItem) -> None:
         if item.id == first and item.attempt == 1:
             raise asyncio.CancelledError
-        await inbox(item)
+        await recorder(item)
 
     async with running(worker_of(dsn, pool, kind_of(lane, handle), poll_interval=SECOND / 10)):
-        await inbox.has(len(others))
+        await recorder.has(len(others))
 
     assert (await outcomes_of(db, first))[0] == "retry"
 
 
-async def test_an_odd_answer_does_not_stop_the_lane(
+async def test_an_invalid_return_value_does_not_stop_the_lane(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
     """Retry(error) instead of Retry(str(error)) is a slip that anybody makes once."""
@@ -681,25 +721,25 @@ async def test_a_stop_finishes_what_runs(
     assert (await balance(db)).is_even
 
 
-async def test_a_stop_gives_back_at_once_what_has_not_started(
+async def test_a_stop_returns_unstarted_items_at_once(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
     """What waits for its instant costs no attempt, and no other worker waits for its lease."""
     await set_lane(db, lane.name, who="test", pre_start_buffer=HOUR)
     waiting = await send(db, lane, "later", due_at=datetime.now(UTC) + HOUR / 2)
     await send(db, lane, "now")
-    inbox = Inbox()
+    recorder = Recorder()
 
-    async with running(worker_of(dsn, pool, kind_of(lane, inbox), grace=timedelta(minutes=5))):
-        await inbox.has(1)
+    async with running(worker_of(dsn, pool, kind_of(lane, recorder), grace=timedelta(minutes=5))):
+        await recorder.has(1)
 
-    assert [item.payload for item in inbox.items] == ["now"]
+    assert [item.payload for item in recorder.items] == ["now"]
     assert await state_of(db, waiting) == "scheduled"
     assert await outcomes_of(db, waiting) == []
     assert (await balance(db)).leased == 0
 
 
-async def test_what_exceeds_the_grace_is_stopped_and_unknown(
+async def test_a_handler_that_exceeds_the_grace_is_cancelled_and_unknown(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
     item_id = await send(db, lane)
@@ -717,22 +757,22 @@ async def test_what_exceeds_the_grace_is_stopped_and_unknown(
     assert "worker stopped" in (await reason_of(db, item_id) or "")
 
 
-async def test_a_pause_stops_what_was_claimed_and_has_not_started(
+async def test_a_pause_returns_claimed_items_that_have_not_started(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
     """The switch is looked at again right before each call."""
     await set_lane(db, lane.name, who="test", pre_start_buffer=HOUR)
     waiting = await send(db, lane, "later", due_at=datetime.now(UTC) + 2 * SECOND)
     await send(db, lane, "now")
-    inbox = Inbox()
-    worker = worker_of(dsn, pool, kind_of(lane, inbox), poll_interval=SECOND / 20)
+    recorder = Recorder()
+    worker = worker_of(dsn, pool, kind_of(lane, recorder), poll_interval=SECOND / 20)
 
     async with running(worker):
-        await inbox.has(1)
+        await recorder.has(1)
         await pause_lane(db, lane.name, who="ops")
         await until_state(db, waiting, "scheduled", "ready", "done")
 
-    assert [item.payload for item in inbox.items] == ["now"]
+    assert [item.payload for item in recorder.items] == ["now"]
     assert await outcomes_of(db, waiting) == []
 
 
@@ -748,7 +788,7 @@ async def test_a_worker_without_handlers_waits_to_be_stopped(dsn: str, pool: Poo
 async def test_a_heartbeat_keeps_the_lease_of_a_long_handler(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
-    """A handler may take longer than the lease; nobody else gets its item meanwhile."""
+    """A handler may take longer than the lease; no other worker gets its item meanwhile."""
     lane = await set_lane(db, lane.name, who="test", lease=SECOND)
     item_id = await send(db, lane)
     is_started, may_end = asyncio.Event(), asyncio.Event()
@@ -771,7 +811,7 @@ async def test_a_heartbeat_keeps_the_lease_of_a_long_handler(
     assert await outcomes_of(db, item_id) == ["done"]
 
 
-@pytest.mark.covers("A36")
+@pytest.mark.covers("A36", "E74")
 async def test_a_worker_that_lost_its_lease_records_its_result_as_late(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
@@ -782,11 +822,14 @@ async def test_a_worker_that_lost_its_lease_records_its_result_as_late(
         is_started.set()
         await may_end.wait()
 
-    async with running(worker_of(dsn, pool, kind_of(lane, slow))):
-        await is_started.wait()
-        await pause_lane(db, lane.name, who="ops")
-        assert await rescue(db, now=datetime.now(UTC) + HOUR) == 1
-        may_end.set()
+    with capture_logs() as lines:
+        async with running(worker_of(dsn, pool, kind_of(lane, slow))):
+            await is_started.wait()
+            await pause_lane(db, lane.name, who="ops")
+            assert await rescue(db, now=datetime.now(UTC) + HOUR) == 1
+            may_end.set()
 
+    (warning,) = [line for line in lines if line["event"] == "lease.lost"]
+    assert (warning["log_level"], warning["lane"]) == ("warning", lane.name)
     assert await outcomes_of(db, item_id) in (["lost", "late: done"], ["late: done", "lost"])
     assert (await balance(db)).is_even

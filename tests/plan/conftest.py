@@ -1,4 +1,4 @@
-"""One database with millions of rows; each test works in a transaction that is rolled back."""
+"""Millions of rows, a copy for each file; each test works in a transaction that is rolled back."""
 
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
@@ -11,16 +11,17 @@ from penstock.postgres.embedded import Server, running
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import connect
 from tests.conftest import FAST
-from tests.database import OWNERS, run_sql
+from tests.database import OWNERS, database_dsn, run_sql
 from tests.plan.explain import Explainer
 
+LOADED, COPIED = "loaded", "copied"
 FOLDER = Path(__file__).parent
 MILLION = cast("LiteralString", (FOLDER / "million.sql").read_text(encoding="utf-8"))
 SLOTS = cast("LiteralString", (FOLDER / "slots.sql").read_text(encoding="utf-8"))
 WEBHOOKS = cast("LiteralString", (FOLDER / "webhooks.sql").read_text(encoding="utf-8"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def quiet_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
     """A server on which nobody gathers statistics, or frees space, unless the test says so."""
     options = {**FAST, "autovacuum": "off", "synchronous_commit": "off", "max_wal_size": "8GB"}
@@ -28,10 +29,11 @@ def quiet_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
         yield started
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 async def loaded(quiet_server: Server) -> str:
-    """The address of the database, which was analysed while it was empty."""
-    connection = await connect(quiet_server.dsn)
+    """The name of a database with millions of rows, which was analysed while it was empty."""
+    await run_sql(quiet_server.dsn, f"CREATE DATABASE {LOADED}")
+    connection = await connect(database_dsn(quiet_server.dsn, LOADED))
     await migrate(connection, OWNERS)
     await create_lane(connection, "big", who="test")
     await create_lane(connection, "line", who="test", ordering="per_key", on_dead_head="park")
@@ -43,15 +45,26 @@ async def loaded(quiet_server: Server) -> str:
     await connection.execute(SLOTS)
     await connection.execute(WEBHOOKS)
     await connection.close()
-    return quiet_server.dsn
+    return LOADED
+
+
+@pytest.fixture(scope="module")
+async def copied(quiet_server: Server, loaded: str) -> AsyncGenerator[str]:
+    """The address of a copy: what other files have rolled back would cost these tests pages."""
+    # By files, because a copy through the log writes each row twice.
+    await run_sql(
+        quiet_server.dsn, f"CREATE DATABASE {COPIED} TEMPLATE {loaded} STRATEGY FILE_COPY"
+    )
+    yield database_dsn(quiet_server.dsn, COPIED)
+    await run_sql(quiet_server.dsn, f"DROP DATABASE {COPIED} WITH (FORCE)")
 
 
 @pytest.fixture(scope="module", params=["stale", "fresh"])
-async def database(loaded: str, request: pytest.FixtureRequest) -> str:
+async def database(copied: str, request: pytest.FixtureRequest) -> str:
     """The database with statistics of when it was empty, and then with those of now."""
     if request.param == "fresh":
-        await run_sql(loaded, "ANALYZE")
-    return loaded
+        await run_sql(copied, "ANALYZE")
+    return copied
 
 
 @pytest.fixture(params=["force_custom_plan", "force_generic_plan"])

@@ -5,7 +5,7 @@ Judged as the kernel's statements are: by the pages they touch, with 100,000 eve
 
 import pytest
 
-from penstock.domains.webhooks import accept, inspect, shelf
+from penstock.domains.webhooks import accept, inspect, loader
 from penstock.domains.webhooks.event import NewEvent
 from tests.plan.explain import Explainer
 
@@ -53,10 +53,10 @@ async def test_a_batch_of_deliveries_is_loaded_by_its_keys(explainer: Explainer)
     )
     numbers = [row["event_no"] for row in rows], [row["subscription_no"] for row in rows]
 
-    loaded = await explainer.fetch(shelf.LOAD_DELIVERIES, *numbers)
+    loaded = await explainer.fetch(loader.LOAD_DELIVERIES, *numbers)
 
     assert len(loaded) == 100
-    assert_bounded(explainer, shelf.LOAD_DELIVERIES, events=100)
+    assert_bounded(explainer, loader.LOAD_DELIVERIES, events=100)
 
 
 async def test_one_event_and_its_attempts_are_read_by_their_keys(explainer: Explainer) -> None:

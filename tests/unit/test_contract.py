@@ -4,7 +4,7 @@ import pytest
 
 from penstock.app import Penstock
 from penstock.base.errors import InvalidInput
-from penstock.contract import Domain, Kind, Resources
+from penstock.contract import Domain, Kind, Resources, Runtime
 from penstock.kernel.item import Item
 from penstock.kernel.lane import read_lane
 from penstock.testing import FakeClock, run_due
@@ -19,19 +19,21 @@ class Greetings:
     async def greet(self, item: Item[str]) -> None:
         self.greeted.append(item.payload)
 
-    def build(self, resources: Resources) -> Domain:
+    def build(self, resources: Resources) -> Runtime:
         assert resources.pool.get_size() > 0
-        kind = Kind(lane="greetings", payload_type=str, handle=self.greet)
-        return Domain(name="greetings", kinds=[kind], policies={"greetings": {"batch_size": 7}})
+        return Runtime(kinds=[Kind(lane="greetings", payload_type=str, handle=self.greet)])
+
+    def domain(self) -> Domain:
+        return Domain(name="greetings", build=self.build, policies={"greetings": {"batch_size": 7}})
 
 
-async def test_a_plugged_domain_brings_its_handlers_and_their_policy(
+async def test_an_added_domain_brings_its_handlers_and_their_policy(
     dsn: str, clock: FakeClock
 ) -> None:
     """Adding a domain must need nothing but one line in the composition root."""
     greetings = Greetings()
     app = Penstock(dsn)
-    app.plug(greetings.build)
+    app.add_domain(greetings.domain())
 
     async with app:
         await app.enqueue("greetings", "hello", due_at=clock.now())
@@ -43,10 +45,10 @@ async def test_a_plugged_domain_brings_its_handlers_and_their_policy(
 
 
 async def test_two_domains_cannot_take_the_same_lane(dsn: str) -> None:
-    """Which of two handlers would run is not a thing to find out in production."""
+    """It would be undefined which of two handlers runs."""
     app = Penstock(dsn)
-    app.plug(Greetings().build)
-    app.plug(Greetings().build)
+    app.add_domain(Greetings().domain())
+    app.add_domain(Greetings().domain())
 
     with pytest.raises(InvalidInput, match="greetings"):
         await app.open()

@@ -1,1 +1,1 @@
-"""What every layer may use and that knows no other layer: errors, settings, clock, log, tasks."""
+"""The lowest layer, used by all others: errors, settings, clock, log, tasks."""

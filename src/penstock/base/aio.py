@@ -1,4 +1,4 @@
-"""Tasks with an owner: the only module that creates them. Groups, shielded endings, supervision."""
+"""Tasks with an owner: the only module that creates them. Groups, shielding, supervision."""
 
 import asyncio
 import random
@@ -13,8 +13,10 @@ from penstock.base.log import Logger, describe
 T = TypeVar("T")
 U = TypeVar("U")
 
-PAUSE_FIRST = timedelta(milliseconds=100)  # A restart of PostgreSQL takes about this long at best.
-PAUSE_LONGEST = timedelta(seconds=10)  # A person who repairs something should not wait longer.
+RETRY_DELAY_FIRST = timedelta(milliseconds=100)  # PostgreSQL takes at least this long to restart.
+RETRY_DELAY_MAX = timedelta(
+    seconds=10
+)  # Someone who has repaired a failure should not wait longer.
 
 
 def spawn(
@@ -47,7 +49,7 @@ async def alongside(*works: Coroutine[Any, Any, object]) -> AsyncGenerator[None]
 
 
 async def finish(work: Coroutine[Any, Any, T], *, within: timedelta) -> T:
-    """Await `work`; once we are cancelled, let it run on for at most `within`.
+    """Await `work`; after a cancellation, it may continue for at most `within`.
 
     The cancellation is never swallowed: it is raised again as soon as `work` has ended.
     """
@@ -64,7 +66,7 @@ async def _outlive_cancellation(task: asyncio.Task[Any], *, within: timedelta) -
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + within.total_seconds()
     while not task.done() and (left := ends_at - loop.time()) > 0:
-        # An impatient second Ctrl-C changes nothing: the deadline is near and it is kept.
+        # A second Ctrl-C changes nothing: the deadline is near and applies.
         with suppress(asyncio.CancelledError):
             await asyncio.wait({task}, timeout=left)
     if not task.done():
@@ -73,10 +75,10 @@ async def _outlive_cancellation(task: asyncio.Task[Any], *, within: timedelta) -
 
 
 async def meanwhile(awaited: Coroutine[Any, Any, T], work: Callable[[], U]) -> tuple[T, U]:
-    """Do blocking `work` while another machine answers what is `awaited`; return both results."""
+    """Do blocking `work` while a server answers what is `awaited`; return both results."""
     task = asyncio.get_running_loop().create_task(awaited)
     try:
-        await asyncio.sleep(0)  # The request is sent now; its answer can wait until we are done.
+        await asyncio.sleep(0)  # The request is sent now; its answer is read after the work.
         made = work()
     except BaseException:
         await asyncio.wait({task})
@@ -88,14 +90,14 @@ async def outcome_of(work: Coroutine[Any, Any, T]) -> T | Exception:
     """Await `work` and return what it returns, or the exception that it raises."""
     try:
         return await work
-    except Exception as failure:  # noqa: BLE001  For who hands it on to those who asked.
+    except Exception as failure:  # noqa: BLE001  The caller passes it on.
         return failure
 
 
 def detach(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Run `work`, which ends by itself and never raises, beside a caller who may leave earlier."""
+    """Run `work`, which ends by itself and never raises, in a task that may outlive its caller."""
     task = asyncio.get_running_loop().create_task(work)
-    _detached.add(task)  # The loop itself would let go of it.
+    _detached.add(task)  # The loop itself keeps only a weak reference.
     task.add_done_callback(_detached.discard)
     return task
 
@@ -108,35 +110,35 @@ async def supervise(
     *,
     name: str,
     log: Logger,
-    pause_first: timedelta = PAUSE_FIRST,
-    pause_longest: timedelta = PAUSE_LONGEST,
+    delay_first: timedelta = RETRY_DELAY_FIRST,
+    delay_max: timedelta = RETRY_DELAY_MAX,
 ) -> None:
-    """Await `run()` until it returns; whenever it raises, log that, pause and call it again.
+    """Await `run()` until it returns; whenever it raises, log that, wait and call it again.
 
-    Pauses grow up to `pause_longest` and start over after a run that lasted longer than that.
+    Delays grow up to `delay_max` and start over after a run that lasted longer than that.
     """
     loop = asyncio.get_running_loop()
-    waits = pauses(first=pause_first, longest=pause_longest)
+    delays = retry_delays(first=delay_first, longest=delay_max)
     while True:
         started = loop.time()
         try:
             return await run()
         except Exception as failure:  # noqa: BLE001  A supervisor outlives whatever it supervises.
-            if loop.time() - started > pause_longest.total_seconds():
-                waits = pauses(first=pause_first, longest=pause_longest)
-            pause = next(waits)
+            if loop.time() - started > delay_max.total_seconds():
+                delays = retry_delays(first=delay_first, longest=delay_max)
+            delay = next(delays)
             log.error(
-                "task.failed", task=name, retry_in_seconds=round(pause, 3), **describe(failure)
+                "task.failed", task=name, retry_in_seconds=round(delay, 3), **describe(failure)
             )
-        await asyncio.sleep(pause)
+        await asyncio.sleep(delay)
 
 
-def pauses(
-    *, first: timedelta = PAUSE_FIRST, longest: timedelta = PAUSE_LONGEST
+def retry_delays(
+    *, first: timedelta = RETRY_DELAY_FIRST, longest: timedelta = RETRY_DELAY_MAX
 ) -> Iterator[float]:
-    """Yield seconds to wait before each next try: doubling, capped, and spread by up to a half.
+    """Yield seconds to wait before each next try: doubling, capped, reduced by up to a half.
 
-    The spread keeps many workers from calling on a server that has just come back all at once.
+    The random part keeps many workers from reconnecting all at once to a restarted server.
     """
     seconds = first.total_seconds()
     while True:
@@ -145,7 +147,7 @@ def pauses(
 
 
 class BlockingLoop:
-    """An event loop in a thread of its own, for callers that do not await."""
+    """An event loop in its own thread, for callers that do not await."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

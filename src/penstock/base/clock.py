@@ -1,4 +1,4 @@
-"""What time it is, as a value that tests can own. Where rows are compared, the database decides."""
+"""The current time, which tests can replace. Where rows are compared, the database decides."""
 
 from datetime import UTC, datetime, timedelta
 from time import time_ns
@@ -9,7 +9,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class Clock(Protocol):
-    """Tells how many microseconds have passed since 1970."""
+    """Returns the current instant in microseconds since 1970."""
 
     def microseconds(self) -> int: ...
 
@@ -18,12 +18,12 @@ class SystemClock:
     """The machine's clock."""
 
     def microseconds(self) -> int:
-        """Return the current instant; as a number, which takes a quarter of the time."""
+        """Return the current instant; a number takes a quarter of the time of a datetime."""
         return time_ns() // 1_000
 
 
 class FakeClock:
-    """A clock that stands still until it is advanced."""
+    """A clock that only moves when it is advanced."""
 
     def __init__(self, start: datetime) -> None:
         assert start.tzinfo is not None, "a naive instant would compare wrongly with the database's"
@@ -34,10 +34,10 @@ class FakeClock:
         return self._now
 
     def microseconds(self) -> int:
-        """Return the instant last set, as other clocks tell it."""
+        """Return the instant last set, in microseconds since 1970."""
         return (self._now - EPOCH) // MICROSECOND
 
     def advance(self, step: timedelta) -> datetime:
-        """Move by `step` (a negative one jumps back, as clocks do) and return the new instant."""
+        """Move by `step` (a negative one goes back) and return the new instant."""
         self._now += step
         return self._now

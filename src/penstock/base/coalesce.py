@@ -1,6 +1,6 @@
-"""Calls that come while one is under way are carried out together once it has ended.
+"""Calls that arrive while one is in progress are executed together after it.
 
-A caller who comes alone does not wait; under load, one round trip serves everybody who is there.
+A single call does not wait; under load, one round trip serves all waiting calls.
 """
 
 import asyncio
@@ -9,9 +9,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.base.aio import detach, outcome_of
 
-# Turns of the loop between two batches. In the first, those who got answers use them; in the
-# second, what has come in meanwhile is read. Without them a batch has fewer callers and costs
-# nearly the same: slots over HTTP came at three quarters of the rate.
+# Turns of the event loop between two batches. In the first, callers use their answers; in the
+# second, new requests are read. Without them a batch has fewer calls and costs nearly the same:
+# slots over HTTP reached three quarters of the rate.
 TURNS = 2
 
 K = TypeVar("K")
@@ -21,7 +21,7 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class Run(Protocol[K_contra, V_co]):
-    """What answers a batch: one answer, or one exception to raise, for each that asks."""
+    """Answers a batch: one answer, or one exception to raise, for each call."""
 
     def __call__(
         self, batch: Sequence[K_contra], /
@@ -31,7 +31,7 @@ class Run(Protocol[K_contra, V_co]):
 class Coalescer(Generic[K, V]):
     """Single calls, answered in batches of at most `batch_max`, one batch at a time.
 
-    Everybody in a batch has asked before it starts, so that no answer is older than its question.
+    All calls of a batch are made before it starts, so that no answer is older than its call.
     """
 
     def __init__(self, run: Run[K, V], *, batch_max: int) -> None:
@@ -41,7 +41,7 @@ class Coalescer(Generic[K, V]):
         self._is_running = False
 
     async def ask(self, asked: K) -> V:
-        """Return the answer or raise it; what fails a batch is raised to everybody in it."""
+        """Return the answer or raise it; the failure of a batch is raised in all its calls."""
         answer: asyncio.Future[V] = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, answer))
         if not self._is_running:
@@ -50,7 +50,7 @@ class Coalescer(Generic[K, V]):
         return await answer
 
     async def _answer_all(self) -> None:
-        """Answer until nobody waits. Who has gone away in the meantime is not asked for."""
+        """Answer until no call waits. Calls cancelled meanwhile are left out."""
         try:
             while self._waiting:
                 batch = self._waiting[: self._batch_max]
@@ -76,5 +76,5 @@ class Coalescer(Generic[K, V]):
 
     async def _run_checked(self, batch: Sequence[K]) -> Sequence[V | Exception]:
         answers = await self._run(batch)
-        assert len(answers) == len(batch), "somebody would wait for ever"
+        assert len(answers) == len(batch), "a call would wait for ever"
         return answers

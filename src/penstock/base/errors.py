@@ -1,38 +1,54 @@
-"""Every error that Penstock raises, each with its data, a stable `code` and a one-line message.
+"""The ancestors of all errors, and those of the kernel and of the process; domains add their own.
+
+Each error has its data, a stable `code` and a one-line message.
+
+An error also carries how the REST API answers it (`status`, `exposes`, `retry_after`), so that a
+new error, also one of another package, needs no change in the API.
 
 PenstockError
 ├── InvalidInput, BadSetting, BadApp, BadMigration
 ├── NotFound
-│   ├── UnknownLane, UnknownItem, UnknownKey, UnknownReplay, UnknownPool, UnknownSlot
-│   └── UnknownEvent, UnknownSubscription
+│   └── UnknownLane, UnknownItem, UnknownKey, UnknownReplay
 ├── Conflict
-│   ├── KeyConflict, LaneNotEmpty, StateConflict, SlotConflict, SlotRefused
-│   └── EventConflict, ReplayConflict
+│   └── KeyConflict, LaneNotEmpty, SlotRefused, StateConflict
 ├── Denied
 │   └── Unauthenticated, Forbidden
 └── Unavailable
-    ├── DatabaseAway, DataFolderBusy, EmbeddedFailed, MissingExtra, PoolExhausted
+    ├── DatabaseAway, DataFolderBusy, EmbeddedFailed, MissingExtra
     └── CallFailed, SealBroken
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 from uuid import UUID
+
+# What a response shows of an error: message and data, its code alone, or nothing but the status.
+Exposure = Literal["details", "code", "status"]
 
 
 class PenstockError(Exception):
-    """Anything that Penstock raises on purpose; `code` is the problem+json type, for ever."""
+    """The ancestor of every error that Penstock raises on purpose.
+
+    `code` is the type of the problem+json document and never changes. `status` is the HTTP status
+    of the response. Below 500 the error is the caller's, who sees its details; from 500 on it is
+    the operator's, and `exposes` says what a caller may see of it. `retry_after` becomes the header
+    Retry-After.
+    """
 
     code: ClassVar[str] = "penstock-error"
+    status: ClassVar[int] = 500
+    exposes: ClassVar[Exposure] = "status"
+    retry_after: ClassVar[timedelta | None] = None
 
 
 @dataclass(eq=False)
 class InvalidInput(PenstockError):
-    """A caller sent a value that we refuse; nothing was written."""
+    """A caller sent an invalid value; nothing was written."""
 
     code: ClassVar[str] = "invalid-input"
+    status: ClassVar[int] = 400
     field: str
     reason: str
 
@@ -42,7 +58,7 @@ class InvalidInput(PenstockError):
 
 @dataclass(eq=False)
 class BadSetting(PenstockError):
-    """An environment variable has a value that we refuse at start."""
+    """An environment variable has an invalid value; refused at start."""
 
     code: ClassVar[str] = "bad-setting"
     name: str
@@ -66,7 +82,7 @@ class BadApp(PenstockError):
 
 @dataclass(eq=False)
 class BadMigration(PenstockError):
-    """The database and the migrations of this release do not belong together."""
+    """The database does not match the migrations of this release."""
 
     code: ClassVar[str] = "bad-migration"
     owner: str
@@ -78,9 +94,10 @@ class BadMigration(PenstockError):
 
 
 class NotFound(PenstockError):
-    """The thing that was named does not exist."""
+    """A name or an id does not exist."""
 
     code: ClassVar[str] = "not-found"
+    status: ClassVar[int] = 404
 
 
 @dataclass(eq=False)
@@ -120,7 +137,7 @@ class UnknownKey(NotFound):
 
 @dataclass(eq=False)
 class UnknownReplay(NotFound):
-    """No replay of dead items has this id."""
+    """No replay has this id."""
 
     code: ClassVar[str] = "unknown-replay"
     replay_id: int | str | UUID
@@ -129,59 +146,16 @@ class UnknownReplay(NotFound):
         return f"no replay has the id {self.replay_id}"
 
 
-@dataclass(eq=False)
-class UnknownPool(NotFound):
-    """No slot pool, which is what a config name stands for, has this name."""
-
-    code: ClassVar[str] = "unknown-pool"
-    pool: str
-
-    def __str__(self) -> str:
-        return f"no slot pool is named {self.pool!r}"
-
-
-@dataclass(eq=False)
-class UnknownSlot(NotFound):
-    """The event has no slot."""
-
-    code: ClassVar[str] = "unknown-slot"
-    event_id: str
-
-    def __str__(self) -> str:
-        return f"event {self.event_id!r} has no slot"
-
-
-@dataclass(eq=False)
-class UnknownEvent(NotFound):
-    """No event of this tenant has this id."""
-
-    code: ClassVar[str] = "unknown-event"
-    event_id: str
-
-    def __str__(self) -> str:
-        return f"no event has the id {self.event_id!r}"
-
-
-@dataclass(eq=False)
-class UnknownSubscription(NotFound):
-    """No subscription has this id, or it was deleted."""
-
-    code: ClassVar[str] = "unknown-subscription"
-    subscription_id: str
-
-    def __str__(self) -> str:
-        return f"no subscription has the id {self.subscription_id!r}"
-
-
 class Conflict(PenstockError):
-    """The request is sound, but what is stored contradicts it."""
+    """The request is valid, but contradicts what is stored."""
 
     code: ClassVar[str] = "conflict"
+    status: ClassVar[int] = 409
 
 
 @dataclass(eq=False)
 class KeyConflict(Conflict):
-    """The key was used before for another payload; both hashes are hex."""
+    """The key was used before for another payload; both hashes are SHA-256 in hex."""
 
     code: ClassVar[str] = "key-conflict"
     lane: str
@@ -223,20 +197,8 @@ class LaneNotEmpty(Conflict):
 
 
 @dataclass(eq=False)
-class SlotConflict(Conflict):
-    """The event has a slot already, for another time or pool; `existing` shows it."""
-
-    code: ClassVar[str] = "slot-conflict"
-    event_id: str
-    existing: Mapping[str, object]
-
-    def __str__(self) -> str:
-        return f"event {self.event_id!r} has a slot that was asked for differently"
-
-
-@dataclass(eq=False)
 class SlotRefused(Conflict):
-    """The pool's calendar does not allow a slot for this time: after_cut_off or day_full."""
+    """The slot pool gives no slot for this time; `reason` says why."""
 
     code: ClassVar[str] = "slot-refused"
     pool: str
@@ -246,29 +208,6 @@ class SlotRefused(Conflict):
         return f"pool {self.pool!r} gives no slot: {self.reason}"
 
 
-@dataclass(eq=False)
-class EventConflict(Conflict):
-    """The event's id, or its idempotency key, stands for another event."""
-
-    code: ClassVar[str] = "event-conflict"
-    event_id: str
-
-    def __str__(self) -> str:
-        return f"event {self.event_id!r} was accepted before with another content"
-
-
-@dataclass(eq=False)
-class ReplayConflict(Conflict):
-    """The replay's state does not allow what was asked, such as pausing one that is over."""
-
-    code: ClassVar[str] = "replay-conflict"
-    replay_id: int
-    state: str
-
-    def __str__(self) -> str:
-        return f"replay {self.replay_id} is {self.state}"
-
-
 class Denied(PenstockError):
     """The caller may not do this."""
 
@@ -276,9 +215,10 @@ class Denied(PenstockError):
 
 
 class Unauthenticated(Denied):
-    """No key, or one that we do not know; the message does not tell which."""
+    """No API key was sent, or one that is unknown or revoked."""
 
     code: ClassVar[str] = "unauthenticated"
+    status: ClassVar[int] = 401
 
     def __str__(self) -> str:
         return "a valid API key is required"
@@ -286,9 +226,10 @@ class Unauthenticated(Denied):
 
 @dataclass(eq=False)
 class Forbidden(Denied):
-    """The key is known but lacks a scope."""
+    """The API key lacks a scope."""
 
     code: ClassVar[str] = "forbidden"
+    status: ClassVar[int] = 403
     scope: str
 
     def __str__(self) -> str:
@@ -296,9 +237,12 @@ class Forbidden(Denied):
 
 
 class Unavailable(PenstockError):
-    """Something we stand on is not there now; trying again later may help."""
+    """A dependency is unavailable now; trying again later may help."""
 
     code: ClassVar[str] = "unavailable"
+    status: ClassVar[int] = 503
+    # A restart of PostgreSQL takes less; after a longer failover callers ask again.
+    retry_after: ClassVar[timedelta | None] = timedelta(seconds=5)
 
 
 @dataclass(eq=False)
@@ -306,10 +250,11 @@ class DatabaseAway(Unavailable):
     """The database cannot be reached."""
 
     code: ClassVar[str] = "database-away"
+    exposes: ClassVar[Exposure] = "code"
     reason: str
 
     def __str__(self) -> str:
-        return f"the database is away: {self.reason}"
+        return f"the database is unavailable: {self.reason}"
 
 
 @dataclass(eq=False)
@@ -327,7 +272,7 @@ class DataFolderBusy(Unavailable):
 
 @dataclass(eq=False)
 class EmbeddedFailed(Unavailable):
-    """The embedded PostgreSQL did not start or stop; `reason` ends with its own last words."""
+    """The embedded PostgreSQL did not start or stop; `reason` ends with its last log lines."""
 
     code: ClassVar[str] = "embedded-failed"
     path: Path
@@ -350,21 +295,10 @@ class MissingExtra(Unavailable):
 
 
 @dataclass(eq=False)
-class PoolExhausted(Unavailable):
-    """A pool has no free slot before the end of all calendars, the year 2200."""
-
-    code: ClassVar[str] = "pool-exhausted"
-    pool: str
-
-    def __str__(self) -> str:
-        return f"pool {self.pool!r} has no free slot before the year 2200"
-
-
-@dataclass(eq=False)
 class CallFailed(Unavailable):
-    """A call to somebody else's endpoint has brought no answer; `kind` is a stable word.
+    """A call to an external server got no response; `kind` is a stable word.
 
-    `reason` may be shown to whoever configured the endpoint: it has no secrets.
+    `reason` may be shown to the person who configured the endpoint: it contains no secrets.
     """
 
     code: ClassVar[str] = "call-failed"

@@ -1,7 +1,7 @@
 """Structured log lines on standard error. Events are `noun.past_verb`; values are keys.
 
-Redaction is an allow-list: a key that is neither named in LOGGABLE nor ends in a harmless unit is
-printed as `[redacted]`, so a new key is seen to be missing and no secret slips through.
+Redaction is an allow-list: a key that is neither named in LOGGABLE nor ends in a safe unit is
+printed as `[redacted]`, so that a missing key is noticed and no secret is logged.
 """
 
 import logging
@@ -28,16 +28,16 @@ LOGGABLE = frozenset(
     }
 )  # fmt: skip
 
-# An id, an amount or an instant identifies no person and opens no door.
+# An id, an amount or an instant identifies no person and gives no access.
 LOGGABLE_ENDINGS = ("_id", "_count", "_seconds", "_ms", "_bytes", "_at", "_per_second")
 
 
-# The request that is being handled here; one variable instead of structlog's, for its speed.
+# The current request; faster than structlog's context variables.
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 
 
 class Logger(Protocol):
-    """What our code asks of a logger."""
+    """The logger methods that Penstock uses."""
 
     def debug(self, event: str, **values: Any) -> Any: ...
     def info(self, event: str, **values: Any) -> Any: ...
@@ -73,7 +73,7 @@ def configure(
 def get_logger(**values: Any) -> Logger:
     """Return a logger that adds `values` to each of its lines.
 
-    In an application that has not configured structlog itself, ours goes to standard error.
+    If the application has not configured structlog, lines go to standard error.
     """
     if not structlog.is_configured():
         configure()
@@ -81,17 +81,17 @@ def get_logger(**values: Any) -> Logger:
 
 
 def describe(failure: BaseException) -> dict[str, str]:
-    """Return what may be logged of an exception: its class, its place, and our own messages.
+    """Return what may be logged of an exception: class, place, and the message of a PenstockError.
 
-    A stranger's message is left out: drivers and handlers put row values and addresses into it.
+    Other messages are left out: drivers and handlers put row values and addresses into them.
     """
-    told = {"error": type(failure).__qualname__, "where": _place(failure)}
+    shown = {"error": type(failure).__qualname__, "where": _place(failure)}
     if isinstance(failure, PenstockError):
-        told["reason"] = str(failure)
+        shown["reason"] = str(failure)
     if isinstance(failure, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", failure)
-        told["reason"] = ", ".join(type(inner).__qualname__ for inner in group.exceptions)
-    return told
+        shown["reason"] = ", ".join(type(inner).__qualname__ for inner in group.exceptions)
+    return shown
 
 
 def _place(failure: BaseException) -> str:
@@ -111,7 +111,7 @@ def _add_request_id(_logger: object, _method: str, line: EventDict) -> EventDict
 
 
 def _redact(loggable: Collection[str]) -> Processor:
-    """Return a processor that lets only known keys through."""
+    """Return a processor that redacts all but known keys."""
     known = frozenset(loggable) | {"event"}
 
     def redact(_logger: object, _method: str, line: EventDict) -> EventDict:

@@ -1,7 +1,7 @@
 """Small secrets, sealed for the database: AES-256-GCM under a key that the database never sees.
 
-A seal names its key, so that keys can be changed one after another, and is bound to what it is
-about, so that a sealed secret cannot be moved to another row.
+A sealed secret names its key, so that keys can be rotated, and is bound to what it is about, so
+that it cannot be moved to another row.
 """
 
 import base64
@@ -19,9 +19,9 @@ from penstock.base.errors import BadSetting, SealBroken
 SETTING = "PENSTOCK_SECRET_KEY"
 KEY_FILE = "secret.key"
 KEY_BYTES = 32
-VERSION = b"\x01"  # First byte of everything sealed in this form.
-KEY_ID_BYTES = 4  # Tells apart the handful of keys that one installation ever has.
-NONCE_BYTES = 12  # What GCM is made for; drawn at random it is good for 2^32 seals per key.
+VERSION = b"\x01"  # First byte of everything sealed in this format.
+KEY_ID_BYTES = 4  # Distinguishes the few keys that one installation ever has.
+NONCE_BYTES = 12  # The standard length of GCM; at random, safe for 2^32 seals per key.
 TAG_BYTES = 16
 
 MARK_BYTES = len(VERSION) + KEY_ID_BYTES
@@ -29,9 +29,9 @@ _HINT = "make one with: openssl rand -base64 32"
 
 
 class Vault:
-    """Seals with the first key, the current one, and opens what it or an older one has sealed.
+    """Seals with the first key, the current one, and opens what any of its keys has sealed.
 
-    One without keys refuses to do either: who has no secrets needs none.
+    Without keys it refuses both: an installation without secrets needs none.
     """
 
     __slots__ = ("_ciphers", "_current")
@@ -44,9 +44,9 @@ class Vault:
         assert len(self._ciphers) == len(keys), "two keys share an id; one in four billion does"
 
     def seal(self, plain: bytes, *, about: str) -> bytes:
-        """Return `plain` encrypted; to open it one has to name the same `about`.
+        """Return `plain` encrypted; to open it, the same `about` is needed.
 
-        Raises BadSetting where there is no key.
+        Raises BadSetting without a key.
         """
         head = self.mark
         nonce = os.urandom(NONCE_BYTES)
@@ -56,7 +56,7 @@ class Vault:
     def open(self, sealed: bytes, *, about: str) -> bytes:
         """Return what was sealed about `about`; raises SealBroken."""
         if not sealed.startswith(VERSION) or len(sealed) < MARK_BYTES + NONCE_BYTES + TAG_BYTES:
-            raise SealBroken(about, "it is not in a form that we know")
+            raise SealBroken(about, "its format is unknown")
         head, rest = sealed[:MARK_BYTES], sealed[MARK_BYTES:]
         key_id = head[len(VERSION) :]
         if key_id not in self._ciphers:
@@ -69,13 +69,13 @@ class Vault:
 
     @property
     def mark(self) -> bytes:
-        """What everything begins with that the current key has sealed; raises as `seal`."""
+        """The first bytes of everything that the current key has sealed; raises as `seal`."""
         if not self._current:
-            raise BadSetting(SETTING, f"is not set, and secrets have to be sealed; {_HINT}")
+            raise BadSetting(SETTING, f"is not set, and is needed to seal secrets; {_HINT}")
         return VERSION + self._current
 
     def knows(self, mark: bytes) -> bool:
-        """Say whether what begins with this mark can be opened."""
+        """Return whether what begins with this mark can be opened."""
         return mark.startswith(VERSION) and mark.removeprefix(VERSION) in self._ciphers
 
 
@@ -92,14 +92,14 @@ def parse_keys(text: str, *, name: str = SETTING) -> tuple[bytes, ...]:
 
 
 def make_key() -> str:
-    """Return a new random key as text, in letters that need no quoting anywhere."""
+    """Return a new random key as text that needs no quoting."""
     return base64.urlsafe_b64encode(secrets.token_bytes(KEY_BYTES)).decode()
 
 
 def load_or_make_key(folder: Path) -> str:
-    """Return the key text kept in a data folder that exists; the first to ask makes it.
+    """Return the key text kept in an existing data folder; the first call generates it.
 
-    Only our own account can read the file. Processes that ask at the same time get the same key.
+    Only the own account can read the file. Processes that call at the same time get the same key.
     """
     path = folder / KEY_FILE
     if not path.exists():
@@ -114,7 +114,7 @@ def _key_id(key: bytes) -> bytes:
 
 
 def _parse_key(text: str, *, name: str, which: str) -> bytes:
-    # Both alphabets are common and people lose the padding; what is meant is never in doubt.
+    # Both base64 alphabets are accepted, with or without padding; there is no ambiguity.
     letters = text.rstrip("=").replace("-", "+").replace("_", "/")
     try:
         key = base64.b64decode(letters + "=" * (-len(letters) % 4), validate=True)
@@ -126,12 +126,12 @@ def _parse_key(text: str, *, name: str, which: str) -> bytes:
 
 
 def _make_once(path: Path) -> None:
-    """Write a new key under `path` unless somebody else has done so in the meantime."""
+    """Write a new key to `path` unless another process has done so meanwhile."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
         _write_private(draft, make_key() + "\n")
-        # Unlike a rename, a link never replaces: whoever comes second takes the first one's key.
-        # And unlike a file that is opened and then written, it is never seen half-written.
+        # Unlike a rename, a link never replaces a file: the second process uses the first one's
+        # key. And unlike a file that is opened and then written, it is never seen half-written.
         path.hardlink_to(draft)
     except FileExistsError:
         return

@@ -1,6 +1,6 @@
-"""Time limits for many short pieces of work: one timer watches them all.
+"""Timeouts for many short pieces of work: one timer checks them all.
 
-`asyncio.timeout` makes and drops a timer each time, which took a quarter of a worker's time.
+`asyncio.timeout` creates and drops a timer each time, which took a quarter of a worker's time.
 """
 
 import asyncio
@@ -8,17 +8,17 @@ from datetime import timedelta
 from time import monotonic
 from types import TracebackType
 
-# A limit is looked at this often in its own length: one of 30 s ends within 31.5 s.
-LOOKS_PER_LIMIT = 20
-LOOK_SHORTEST = timedelta(milliseconds=5)
+# A timeout is checked this often in its own length: one of 30 s ends within 31.5 s.
+CHECKS_PER_TIMEOUT = 20
+CHECK_INTERVAL_MIN = timedelta(milliseconds=5)
 
 
 class Watchdog:
-    """Watches the guards of one kind of work, all with the same limit."""
+    """Checks the guards of one kind of work, all with the same timeout."""
 
     def __init__(self, limit: timedelta) -> None:
         self.limit = limit.total_seconds()
-        self._pause = max(limit / LOOKS_PER_LIMIT, LOOK_SHORTEST).total_seconds()
+        self._interval = max(limit / CHECKS_PER_TIMEOUT, CHECK_INTERVAL_MIN).total_seconds()
         self._guards: set[Guard] = set()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -29,28 +29,28 @@ class Watchdog:
         return Guard(self, task)
 
     def watch(self, guard: "Guard") -> None:
-        """Look at a guard from now on."""
+        """Check a guard from now on."""
         self._guards.add(guard)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._pause, self._look)
+            self._timer = asyncio.get_running_loop().call_later(self._interval, self._check)
 
     def leave(self, guard: "Guard") -> None:
-        """Look at a guard no more."""
+        """Check a guard no more."""
         self._guards.discard(guard)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         now = monotonic()
         for guard in self._guards:
-            guard.look(now)
+            guard.check(now)
         if self._guards:
-            self._timer = asyncio.get_running_loop().call_later(self._pause, self._look)
+            self._timer = asyncio.get_running_loop().call_later(self._interval, self._check)
 
 
 class Guard:
-    """The limit of one task, used again and again: `with guard: await work`.
+    """The timeout of one task, reusable: `with guard: await work`.
 
-    Raises TimeoutError in the block when the limit is over. Belongs to the task that made it.
+    Raises TimeoutError in the block after the timeout. Belongs to the task that created it.
     """
 
     __slots__ = ("_ends_at", "_is_over", "_task", "_watchdog")
@@ -74,12 +74,12 @@ class Guard:
         self._watchdog.leave(self)
         if self._is_over:
             self._is_over = False
-            # Somebody else may have cancelled the task too; that one must go through.
+            # The task may also have been cancelled from outside; that cancellation must go on.
             if self._task.uncancel() == 0 and kind is asyncio.CancelledError:
                 raise TimeoutError from failure
 
-    def look(self, now: float) -> None:
-        """Cancel the work if its time is over."""
+    def check(self, now: float) -> None:
+        """Cancel the work after its timeout."""
         if now >= self._ends_at and not self._is_over:
             self._is_over = True
             self._task.cancel()

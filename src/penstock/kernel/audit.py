@@ -1,4 +1,4 @@
-"""Who changed what, when, and what it was before. Written in the transaction of the change."""
+"""The audit log: who changed what and when. Written in the transaction of the change."""
 
 import json
 
@@ -17,7 +17,7 @@ async def audit(
     before: object = None,
     after: object = None,
 ) -> None:
-    """Add one line; `before` and `after` are JSON values, never payloads or secrets."""
+    """Insert one entry; `before` and `after` are JSON values, never payloads or secrets."""
     await db.execute(AUDIT, who, action, subject, _json(before), _json(after))
 
 

@@ -1,7 +1,10 @@
-"""How long to wait before an attempt is repeated. Pure arithmetic; the random number is given."""
+"""The delay before an attempt is repeated. Pure arithmetic; the caller passes the random number."""
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Annotated
+
+from penstock.kernel.policy import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,17 +15,39 @@ class Backoff:
     base when the multiplier is 2.
     """
 
-    base: timedelta = timedelta(seconds=1)
-    multiplier: float = 2.0
-    cap: timedelta = timedelta(hours=1)
-    jitter: float = 0.1
-    first_exponent: int = 0
+    base: Annotated[
+        timedelta,
+        Rule("Where the delay begins.", range="above 0, at most the cap", setting="backoff_base"),
+    ] = timedelta(seconds=1)
+    multiplier: Annotated[float, Rule("How the delay grows.", low=1, high=100)] = 2.0
+    cap: Annotated[
+        timedelta,
+        Rule(
+            "No delay is longer, jitter included.",
+            high=timedelta(days=30),
+            range="at most 30 days",
+            setting="backoff_max",
+        ),
+    ] = timedelta(hours=1)
+    jitter: Annotated[
+        float,
+        Rule(
+            "The delay varies by this share, up and down.",
+            low=0,
+            high=1,
+            setting="backoff_jitter",
+        ),
+    ] = 0.1
+    first_exponent: Annotated[
+        int,
+        Rule("0: the first delay is the base; 1: the base times the multiplier.", low=0, high=10),
+    ] = 0
 
     def delay(self, failures: int, *, chance: float) -> timedelta:
         """Return the wait after `failures` (from 1) failed attempts; `chance` is in [0, 1).
 
         Capped before and after the jitter: before, so that a large exponent keeps its spread;
-        after, so that the cap is a promise.
+        after, so that no delay exceeds the cap.
         """
         raw = min(self._raw(failures), self.cap.total_seconds())
         factor = 1 + self.jitter * (2 * chance - 1)

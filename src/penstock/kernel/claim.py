@@ -1,4 +1,4 @@
-"""Take a batch of due items under one lease. One statement, one row written per batch."""
+"""Claim a batch of due items under one lease: one statement, one row written per batch."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -13,13 +13,16 @@ from penstock.postgres.statement import statement
 CLAIM = statement(__package__, "claim.sql")
 
 # How far ahead a rate-limited lane hands out slots: longer than a claim takes, so that items wait
-# for their slot and not for the claim; short, so that what a crash delays is little.
+# for their slot and not for the claim; short, so that a crash delays few items.
 SLOTS_AHEAD = timedelta(milliseconds=200)
+# How late an item may start: the claim keeps this much of the burst back, so that late starts stay
+# within rate plus burst. The executor gives back an item that is later.
+LATE_MAX = timedelta(milliseconds=30)
 
-REWIND_INTERVAL = 0.05  # Seconds. What was committed late, or put back, waits no longer than this.
+REWIND_INTERVAL = 0.05  # Seconds. An item committed late, or put back, waits at most this long.
 REWIND_SHARE = 0.05  # Rewinding may take this share of a worker's time, however long it takes.
-# Producers take this long from their `now` to their commit, most of them. What one of them has not
-# committed yet must not fall behind the cursor; with a backlog it would wait anyway.
+# Most producers commit within this time after their `now`. An item that is not committed yet must
+# not end up behind the cursor; with a backlog it would wait anyway.
 COMMIT_TIME = timedelta(milliseconds=100)
 BEGINNING = (datetime(1, 1, 1, tzinfo=UTC), 0)
 
@@ -27,7 +30,7 @@ BEGINNING = (datetime(1, 1, 1, tzinfo=UTC), 0)
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     """One item of a lease, before its payload is decoded. `start_in` is in seconds from the claim.
 
-    A struct for its speed, as Item.
+    A struct because it is faster to create, see Item.
     """
 
     id: ItemId
@@ -39,45 +42,45 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     not_after: datetime | None
     payload: str
     start_in: float
-    gathered: object = None  # What the kind's `gather` has made of the payload.
+    preloaded: object = None  # What the kind's `preload` returned for the payload.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """What one claim took. The token fences every later write about it."""
+    """The items of one claim. The token fences every later write about them."""
 
     token: int
     claimed_at: datetime
     items: list[Claimed]
-    age: float = 0.0  # Seconds from `claimed_at` until the server had found the items.
-    more_in: float | None = 0.0  # Seconds until it is worth asking again; None if nothing waits.
+    age: float = 0.0  # Seconds from `claimed_at` until the server returned the items.
+    more_in: float | None = 0.0  # Seconds until the next claim can find items; None: no item waits.
 
 
 @dataclass(slots=True)
 class Cursor:
-    """Where a worker's last claim ended: a hint past the dead entries at the head of the index.
+    """Where a worker's last claim ended: a hint that skips dead index entries.
 
-    Whatever lands behind it is found by a rewind. With a snapshot held open for long, a rewind
-    walks over everything done since; so it is the less frequent the longer it takes.
+    Items inserted behind it are found by a rewind. While a snapshot is held open, a rewind scans
+    all entries deleted since then; so the longer a rewind takes, the less often it happens.
     """
 
     position: tuple[datetime, int] = BEGINNING
     rewind_at: float = field(default_factory=monotonic)
 
     def start(self) -> tuple[datetime, int]:
-        """Return where the next claim is to start."""
+        """Return where the next claim starts."""
         return BEGINNING if self.is_rewinding() else self.position
 
     def is_rewinding(self) -> bool:
-        """Say whether the next claim starts over."""
+        """Return whether the next claim starts at the beginning."""
         return monotonic() >= self.rewind_at
 
     def rewind(self) -> None:
-        """Make the next claim start over."""
+        """Make the next claim start at the beginning."""
         self.rewind_at = monotonic()
 
     def advance(self, position: tuple[datetime, int] | None, *, began_at: float) -> None:
-        """Note where a claim that began at `began_at` ended; None: it found nothing."""
+        """Record where a claim that began at `began_at` ended; None: it found no item."""
         if began_at >= self.rewind_at:
             pause = max(REWIND_INTERVAL, (monotonic() - began_at) / REWIND_SHARE)
             self.rewind_at = monotonic() + pause
@@ -96,13 +99,15 @@ async def claim(
     slots_ahead: timedelta = SLOTS_AHEAD,
     now: datetime | None = None,
 ) -> Lease | float | None:
-    """Return a lease, or the seconds until it is worth asking again, or None if nothing waits.
+    """Return a lease, or the seconds until the next item can be claimed, or None if no item waits.
 
-    Commits with the caller's transaction; nothing may be started before that.
+    Commits with the caller's transaction; no item may be started before that.
     """
     began_at = monotonic()
     due_at, item_id = cursor.start()
-    rows = await db.fetch(CLAIM, lane_id, due_at, item_id, limit, worker, slots_ahead, now)
+    rows = await db.fetch(
+        CLAIM, lane_id, due_at, item_id, limit, worker, slots_ahead, now, LATE_MAX
+    )
     if not rows or rows[0]["token"] is None:
         cursor.advance(None, began_at=began_at)
         return rows[0]["wait_seconds"] if rows else None

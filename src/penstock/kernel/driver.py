@@ -1,6 +1,6 @@
-"""Run one of our statements on a connection that is the caller's: asyncpg, psycopg 3, SQLAlchemy.
+"""Run a kernel statement on the caller's connection: asyncpg, psycopg 3 or SQLAlchemy.
 
-None of them is imported here: a connection is known by the package it comes from.
+None of them is imported here: a connection is recognised by the package of its class.
 """
 
 import json
@@ -10,19 +10,13 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, LiteralString
 
-from penstock.base.errors import (
-    InvalidInput,
-    KeyConflict,
-    PenstockError,
-    SlotRefused,
-    UnknownLane,
-)
+from penstock.base.errors import InvalidInput, KeyConflict, PenstockError, SlotRefused, UnknownLane
 
 DRIVERS = ("asyncpg", "psycopg", "sqlalchemy")
 
 
 async def fetch_row(connection: object, query: LiteralString, arguments: Sequence[Any]) -> Any:
-    """Return the first row; errors of our SQL functions come out as our errors."""
+    """Return the first row; errors of the SQL functions are raised as PenstockError."""
     found: Any = connection
     with translated(arguments[0]):
         match package(connection):
@@ -39,7 +33,7 @@ async def fetch_row(connection: object, query: LiteralString, arguments: Sequenc
 
 
 def fetch_row_blocking(connection: object, query: LiteralString, arguments: Sequence[Any]) -> Any:
-    """Do as `fetch_row` on a blocking connection."""
+    """Like `fetch_row`, on a blocking connection."""
     found: Any = connection
     with translated(arguments[0]):
         match package(connection):
@@ -71,27 +65,27 @@ def percent_form(query: LiteralString) -> str:
 @cache
 def named_form(query: LiteralString) -> Any:
     """Rewrite $1 as :p1 in a SQLAlchemy text, which would read :: as a name too."""
-    from sqlalchemy import text  # noqa: PLC0415  Only who hands us its connection has SQLAlchemy.
+    from sqlalchemy import text  # noqa: PLC0415  Optional dependency.
 
     return text(re.sub(r"\$(\d+)", r":p\1", query))
 
 
 @contextmanager
 def translated(lane: str) -> Generator[None]:
-    """Turn what our SQL functions raise, through any driver, into our own errors."""
+    """Translate the errors of the SQL functions, as any driver raises them, into PenstockError."""
     try:
         yield
     except PenstockError:
         raise
     except Exception as failure:
-        ours = _ours(lane, failure)
-        if ours is None:
+        error = _translate(lane, failure)
+        if error is None:
             raise
-        raise ours from failure
+        raise error from failure
 
 
-def _ours(lane: str, failure: BaseException) -> PenstockError | None:
-    """Return our error for a driver's, or None; SQLAlchemy keeps the driver's own in `orig`."""
+def _translate(lane: str, failure: BaseException) -> PenstockError | None:
+    """Return the PenstockError for a driver's error, or None; SQLAlchemy wraps it in `orig`."""
     raised: Any = getattr(failure, "orig", None) or failure
     match getattr(raised, "sqlstate", None):
         case "PS404":
@@ -109,9 +103,9 @@ def _ours(lane: str, failure: BaseException) -> PenstockError | None:
         case "23514" if "not_after_follows_due_at" in _message(raised):
             return InvalidInput("not_after", "is before the item is due")
         case "22021":
-            return UnknownLane(lane)  # A NUL: keys and payloads were searched for one before.
+            return UnknownLane(lane)  # A NUL: keys and payloads are already checked for it.
         case str() as state if state.startswith("22"):
-            # Everything else was checked before: only a payload can hold what PostgreSQL cannot.
+            # Other fields are already checked: only a payload can contain what PostgreSQL refuses.
             return InvalidInput("payload", _message(raised))
         case _:
             return None

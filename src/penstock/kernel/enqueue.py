@@ -1,4 +1,4 @@
-"""Accept items, in our own transaction or in the caller's. The database function does the work."""
+"""Accept items, in a transaction of the pool or of the caller, with the SQL function."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -49,7 +49,7 @@ def enqueue_blocking(
     payload_type: type[Any] | None = None,
     at: datetime | None = None,
 ) -> Accepted:
-    """Do as `enqueue` on a blocking connection (psycopg 3 or SQLAlchemy)."""
+    """Like `enqueue`, on a blocking connection (psycopg 3 or SQLAlchemy)."""
     arguments = (lane, *_columns(item, payload_type), at)
     return _accepted(driver.fetch_row_blocking(connection, ENQUEUE, arguments))
 
@@ -112,7 +112,7 @@ def check(item: NewItem) -> None:
 
 
 def check_instant(field: str, instant: datetime | None) -> None:
-    """Raise InvalidInput for an instant that no table of ours holds; None is none."""
+    """Raise InvalidInput for an instant out of range; None is allowed."""
     if instant is None:
         return
     if not isinstance(instant, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -126,14 +126,14 @@ def check_instant(field: str, instant: datetime | None) -> None:
 def _check_key(field: str, key: str | None) -> None:
     if key is None:
         return
-    if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  Others send it.
+    if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  Comes from callers.
         raise InvalidInput(field, "must be text")
     if not 1 <= len(key) <= KEY_LENGTH_MAX:
         raise InvalidInput(field, f"must have 1 to {KEY_LENGTH_MAX} characters, has {len(key)}")
     if "\x00" in key:
         raise InvalidInput(field, "holds a NUL character")
     if not key.isascii() and any("\ud800" <= character <= "\udfff" for character in key):
-        raise InvalidInput(field, "holds half a character")
+        raise InvalidInput(field, "holds a lone surrogate")
 
 
 def _accepted(row: Any) -> Accepted:

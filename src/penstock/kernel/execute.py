@@ -1,4 +1,4 @@
-"""Run attempts of items and say how they ended. Touches no database."""
+"""Run attempts of items and return their outcomes. Touches no database."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,11 +10,17 @@ from penstock.kernel.item import DONE, Dead, Done, Hold, Item, Outcome, Retry, S
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.payload import UNDECODABLE, decoder
 
-OUTCOMES = (Done, Retry, Snooze, Hold, Dead)  # Made once: a union would be made for every attempt.
+OUTCOMES = (
+    Done,
+    Retry,
+    Snooze,
+    Hold,
+    Dead,
+)  # A constant: a union would be created for every attempt.
 
 
 def to_item(claimed: Claimed, kind: AnyKind, token: int) -> Item[Any]:
-    """Build what the handler sees; raises one of UNDECODABLE for a payload of another type."""
+    """Build the handler's Item; raises one of UNDECODABLE for a payload of another type."""
     return Item(
         id=claimed.id,
         lane=kind.lane,
@@ -29,8 +35,8 @@ def to_item(claimed: Claimed, kind: AnyKind, token: int) -> Item[Any]:
 
 
 def _payload(claimed: Claimed, kind: AnyKind) -> object:
-    if claimed.gathered is not None:
-        return claimed.gathered
+    if claimed.preloaded is not None:
+        return claimed.preloaded
     return decoder(kind.payload_type).decode(claimed.payload)
 
 
@@ -50,8 +56,8 @@ async def execute(claimed: Claimed, kind: AnyKind, token: int, *, guard: Guard) 
     except TimeoutError:
         return kind.when_unknown("timed out")
     except Exception as failure:  # noqa: BLE001
-        # Handlers are strangers: one that raises must cost an attempt, never the worker.
-        return kind.when_unknown(_told(failure))
+        # A handler may raise anything: that costs an attempt, never the worker.
+        return kind.when_unknown(_reason(failure))
 
 
 async def execute_many(
@@ -81,7 +87,7 @@ async def _handle_many(items: list[Item[Any]], kind: AnyKind, guard: Guard) -> l
     except TimeoutError:
         return [kind.when_unknown("timed out")] * len(items)
     except Exception as failure:  # noqa: BLE001  As in `execute`.
-        return [kind.when_unknown(_told(failure))] * len(items)
+        return [kind.when_unknown(_reason(failure))] * len(items)
     if len(given) != len(items):
         reason = f"the handler returned {len(given)} outcomes for {len(items)} items"
         return [kind.when_unknown(reason)] * len(items)
@@ -89,7 +95,7 @@ async def _handle_many(items: list[Item[Any]], kind: AnyKind, guard: Guard) -> l
 
 
 def _checked(outcome: object, kind: AnyKind) -> Outcome:
-    """Take None for done; anything that is no outcome leaves us not knowing what happened."""
+    """Treat None as done, and any other value that is not an outcome as unknown."""
     if outcome is None or (isinstance(outcome, Done) and outcome.result is None):
         return DONE
     if isinstance(outcome, OUTCOMES):
@@ -97,7 +103,7 @@ def _checked(outcome: object, kind: AnyKind) -> Outcome:
     return kind.when_unknown(f"the handler returned {type(outcome).__qualname__}, not an outcome")
 
 
-def _told(failure: Exception) -> str:
-    """Say what may be stored of a stranger's exception; its message may hold anything."""
-    told = describe(failure)
-    return f"{told['error']} in {told['where']}"
+def _reason(failure: Exception) -> str:
+    """Return the class and place of an exception; its message may contain secrets."""
+    described = describe(failure)
+    return f"{described['error']} in {described['where']}"

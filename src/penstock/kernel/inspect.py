@@ -1,4 +1,4 @@
-"""What there is: items, their attempts, dead letters, counts. Reads only."""
+"""Read items, attempts, dead letters, audit entries and depths. Never writes."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +18,7 @@ LIST_AUDIT = statement(__package__, "list_audit.sql")
 MEASURE_LANES = statement(__package__, "measure_lanes.sql")
 BALANCE = statement(__package__, "balance.sql")
 
-DEPTH_MAX = 100_000  # Depths are counted up to here: no alert needs more, and it stays cheap.
+DEPTH_MAX = 100_000  # Counting stops here: no alert needs more, and a scrape stays cheap.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class AuditView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneDepth:
-    """How much stands where in a lane, counted up to a maximum."""
+    """How many items of a lane are in each state, counted up to DEPTH_MAX."""
 
     lane: str
     ready: int
@@ -95,7 +95,7 @@ class LaneDepth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balance:
-    """Every accepted item is somewhere, and in one place only. Counts whole tables: for proofs."""
+    """The counts of the conservation invariant. Reads whole tables: for tests and audits."""
 
     accepted: int
     ready: int
@@ -108,7 +108,7 @@ class Balance:
 
     @property
     def is_even(self) -> bool:
-        """True when nothing was lost and nothing is counted twice."""
+        """True when no item is lost or counted twice."""
         placed = self.ready + self.parked + self.leased + self.held
         return self.accepted == placed + self.done + self.dead + self.cancelled
 
@@ -120,7 +120,7 @@ async def read_item(db: Queries, item_id: ItemId) -> ItemView | None:
 
 
 async def find_item(db: Queries, lane: str, key: str) -> ItemView:
-    """Return the item that a key of a lane stands for, or raise UnknownItem."""
+    """Return the item with this key in the lane, or raise UnknownItem."""
     found = await read_lane(db, lane)
     item_id = await db.fetchval(FIND_BY_KEY, found.lane_id, key)
     item = None if item_id is None else await read_item(db, item_id)

@@ -1,4 +1,4 @@
-"""An item of work, what a caller hands in to make one, and how an attempt of it may end."""
+"""An item, the request for a new one, and the outcomes of an attempt."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,10 +12,10 @@ ItemId = NewType("ItemId", int)
 
 
 class Item(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
-    """One attempt's view of an item, as a handler receives it.
+    """An item as a handler receives it, for one attempt.
 
-    A msgspec struct although it never goes on the wire: one is made per attempt, and a frozen
-    dataclass takes ten times as long to make.
+    A msgspec struct although it is never serialised: one is created per attempt, and creating a
+    frozen dataclass takes ten times as long.
     """
 
     id: ItemId
@@ -33,7 +33,7 @@ AnyItem: TypeAlias = Item[Any]
 
 
 class NewItem(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller asks for; `due_at` None means now, `key` None means no idempotency."""
+    """An item to accept; `due_at` None means now, `key` None means no idempotency."""
 
     payload: object
     key: str | None = None
@@ -43,7 +43,7 @@ class NewItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """An item that the database has; `is_new` is false when its key was already known."""
+    """An accepted item; `is_new` is false when its key already existed."""
 
     id: ItemId
     is_new: bool
@@ -51,19 +51,19 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """It worked. `result` is kept with the attempt, as JSON."""
+    """The attempt succeeded. `result` is kept with the attempt, as JSON."""
 
     result: object = None
 
 
-DONE = Done()  # Most attempts end like this; one object serves them all.
+DONE = Done()  # Shared: most attempts end like this.
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """It failed and may be repeated: after the lane's backoff, or after `after` if given.
+    """The attempt failed and may be repeated: after the lane's backoff, or after `after` if given.
 
-    `attempts_max` is for this item instead of the lane's.
+    `attempts_max` replaces the lane's for this item.
     """
 
     reason: str
@@ -74,7 +74,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Snooze:
-    """It was not tried (throttled, transport down): try again later, at no cost in attempts."""
+    """The item was not tried (throttled, transport down): try later; costs no attempt."""
 
     after: timedelta
     reason: str = "snoozed"
@@ -82,7 +82,7 @@ class Snooze:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Nobody knows whether it worked: never repeat it blindly; reconcile, or ask a person."""
+    """The result is unknown: never repeat the item blindly; reconcile, or ask a person."""
 
     reason: str
     result: object = None
@@ -90,7 +90,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """It will never work. The item becomes a dead letter and can be replayed."""
+    """The attempt failed for good. The item becomes a dead letter and can be replayed."""
 
     reason: str
     result: object = None
@@ -98,7 +98,7 @@ class Dead:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The worker gives the item back unstarted; nothing is recorded. Not for handlers."""
+    """The worker returns the item unstarted; nothing is recorded. Not for handlers."""
 
 
 Outcome: TypeAlias = Done | Retry | Snooze | Hold | Dead

@@ -1,4 +1,4 @@
-"""What a lane's items mean to the process that runs them: the payload's type and the handler."""
+"""A lane's handler and the type of its payloads."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,28 +12,28 @@ P = TypeVar("P")
 
 HandleOne: TypeAlias = Callable[[Item[P]], Awaitable[Outcome | None]]
 HandleMany: TypeAlias = Callable[[list[Item[P]]], Awaitable[Sequence[Outcome | None]]]
-Gather: TypeAlias = Callable[[Connection, Sequence[Any]], Awaitable[Sequence[Any]]]
+Preload: TypeAlias = Callable[[Connection, Sequence[Any]], Awaitable[Sequence[Any]]]
 
-TIMEOUT = timedelta(seconds=30)  # What a caller of an HTTP service commonly waits at most.
+TIMEOUT = timedelta(seconds=30)  # A common upper limit of HTTP clients.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[P]):
     """One handler of one lane. Exactly one of `handle` and `handle_many` is given.
 
-    A handler that returns None has done its work. One that raises or exceeds `timeout` leaves the
-    outcome to `when_unknown`: the default repeats, which is wrong for payments.
+    A handler that returns None returns Done. If it raises or exceeds `timeout`, `when_unknown`
+    gives the outcome: the default repeats, which is wrong for payments.
 
-    With `gather`, handlers get what it makes of the payloads of all items that were claimed
-    together, one for each: a query for hundreds instead of one for each. If it raises, the items
-    are given back untried.
+    `preload` gets the payloads of all items of a claim and returns one value for each, which the
+    handlers receive instead: one query for hundreds of items. If it raises, the items are returned
+    unstarted.
     """
 
     lane: str
     payload_type: type[P]
     handle: HandleOne[Any] | None = None
     handle_many: HandleMany[Any] | None = None
-    gather: Gather | None = None
+    preload: Preload | None = None
     timeout: timedelta = TIMEOUT
     when_unknown: Callable[[str], Outcome] = field(default=Retry)
 

@@ -1,14 +1,14 @@
-"""A lane's policy: a row, read every cycle. Making, changing and reading it; changes are audited.
+"""A lane's policy: its fields, and how it is created, changed and read. Changes are audited.
 
-Nothing here is cached: a change holds from the commit on, for every worker.
+Nothing is cached: a change applies to every worker from its commit on.
 """
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from math import isfinite
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Annotated, Any, Literal
 
 import asyncpg
 
@@ -16,6 +16,7 @@ from penstock.base.errors import InvalidInput, LaneNotEmpty, UnknownLane
 from penstock.kernel.audit import audit
 from penstock.kernel.backoff import Backoff
 from penstock.kernel.claim import SLOTS_AHEAD
+from penstock.kernel.policy import Rule, policy_fields, policy_table
 from penstock.postgres.pool import Connection, Queries, Row
 from penstock.postgres.statement import statement
 
@@ -32,69 +33,124 @@ OnDeadHead = Literal["block", "park", "skip"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """One lane and its policy. `rate` is items per second over all workers; None means no limit.
+    """One lane and its policy: the one definition of the policy's fields.
 
-    With a `slot_pool`, items are due in slots of that pool, at or after the instant they ask for.
-    `concurrency` is for each worker process. History is kept at least for `retention`.
+    A new field is an entry here, its column with default and CHECK in a migration, and its line
+    in functions/set_lane.sql. Tests compare the three.
     """
 
     lane_id: int
     name: str
-    enabled: bool
-    batch_size: int
-    dispatch_interval: timedelta
-    rate: float | None
-    burst: int
-    jitter_window: timedelta
-    pre_start_buffer: timedelta
-    max_attempts: int
-    lease: timedelta
-    concurrency: int
-    backoff: Backoff
-    ordering: Ordering
-    on_dead_head: OnDeadHead
-    retention: timedelta
-    payload_bytes_max: int
-    slot_pool: str | None
+    enabled: Annotated[
+        bool, Rule("Whether items are claimed; `lane pause` and `lane resume` set it.")
+    ] = True
+    batch_size: Annotated[int, Rule("Most items in one claim.", low=1, high=10_000)] = 500
+    dispatch_interval: Annotated[
+        timedelta,
+        Rule(
+            "Time between two claims that found something, over all workers.",
+            low=timedelta(0),
+            high=timedelta(days=1),
+        ),
+    ] = timedelta(0)
+    rate: Annotated[
+        float | None,
+        Rule("Items per second over all workers; none means no limit.", low=0.001, high=1_000_000),
+    ] = None
+    burst: Annotated[
+        int, Rule("Items that may leave at once after a quiet time.", low=1, high=1_000_000)
+    ] = 1
+    jitter_window: Annotated[
+        timedelta,
+        Rule(
+            "Each start is delayed by a random part of this.",
+            low=timedelta(0),
+            high=timedelta(hours=1),
+        ),
+    ] = timedelta(0)
+    pre_start_buffer: Annotated[
+        timedelta,
+        Rule(
+            "How long before they are due items are claimed; they do not start earlier. "
+            "Not used in a lane with a rate.",
+            low=timedelta(0),
+            high=timedelta(hours=1),
+        ),
+    ] = timedelta(0)
+    max_attempts: Annotated[
+        int,
+        Rule(
+            "Tries that count, the first one included.", low=1, high=1_000, setting="max_attempts"
+        ),
+    ] = 5
+    lease: Annotated[
+        timedelta,
+        Rule(
+            "How long a worker may be silent before its items are given back.",
+            low=timedelta(seconds=1),
+            high=timedelta(days=1),
+        ),
+    ] = timedelta(seconds=30)
+    concurrency: Annotated[
+        int, Rule("Handlers that run at once in each worker process.", low=1, high=10_000)
+    ] = 100
+    backoff: Backoff = field(default_factory=Backoff)
+    ordering: Annotated[
+        Ordering,
+        Rule(
+            "Whether items with the same order key wait for each other. "
+            "Changes only while the lane has no unfinished items."
+        ),
+    ] = "none"
+    on_dead_head: Annotated[
+        OnDeadHead,
+        Rule(
+            "What a [dead head](../howto/order-per-key.md#what-a-dead-head-does) "
+            "of an order key does."
+        ),
+    ] = "block"
+    retention: Annotated[
+        timedelta,
+        Rule(
+            "How long history and bodies are kept at least after the work has ended.",
+            low=timedelta(days=1),
+            high=timedelta(days=36_000),  # PostgreSQL compares a year as 360 days.
+            range="1 day to 100 years",
+        ),
+    ] = timedelta(days=30)
+    payload_bytes_max: Annotated[
+        int,
+        Rule(
+            "Largest payload, as PostgreSQL writes it.",
+            low=2,
+            high=64 * 1024 * 1024,
+            setting="payload_bytes_max",
+        ),
+    ] = 256 * 1024
+    slot_pool: Annotated[
+        str | None,
+        Rule(
+            "Items become due in [slots](../howto/slots.md#a-lane-with-a-slot-pool) of this pool, "
+            "at or after the instant they ask for; cancelling one gives its slot back.",
+            range="a slot pool's name, or none",
+            length_max=128,
+        ),
+    ] = None
     version: int
 
 
-NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")  # As the CHECK of the table.
-COUNT_MAX = 2**31  # Beyond every CHECK, and what an integer column cannot hold.
-DURATION_MAX = timedelta(days=365_000)  # Beyond every CHECK, within what an interval can hold.
-DURATIONS = frozenset(
-    {
-        "dispatch_interval",
-        "jitter_window",
-        "pre_start_buffer",
-        "lease",
-        "backoff_base",
-        "backoff_cap",
-        "retention",
-    }
-)
-COUNTS = frozenset(
-    {
-        "batch_size",
-        "burst",
-        "max_attempts",
-        "concurrency",
-        "backoff_first_exponent",
-        "payload_bytes_max",
-    }
-)
-NUMBERS = frozenset({"rate", "backoff_multiplier", "backoff_jitter"})
-WORDS = frozenset({"ordering", "on_dead_head", "slot_pool"})
-OPTIONAL = frozenset({"rate", "slot_pool"})  # They may be None.
-POLICY_FIELDS = DURATIONS | COUNTS | NUMBERS | WORDS | {"enabled"}
+FIELDS = policy_fields(Lane)
+NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")  # As the table's CHECK.
+NO_SLOTS = "none, as the slots are not installed in this database"
+NAME_RULE = "must be 1 to 63 of a-z, 0-9, dot, dash and underscore, not starting with a mark"
 
 
 async def create_lane(db: Connection, name: str, *, who: str, **policy: Any) -> Lane:
-    """Return the lane, made with `policy` if it was not there; an existing one is not changed."""
+    """Return the lane, created with `policy` if it is missing; an existing one is not changed."""
     if not NAME.fullmatch(name):
-        raise InvalidInput("name", f"must be {_RULES['name_is_a_slug']}")
+        raise InvalidInput("name", NAME_RULE)
     async with db.transaction():
-        if await _run(db.fetchval(CREATE_LANE, name)):
+        if await db.fetchval(CREATE_LANE, name):
             await audit(db, who, "lane.created", subject=name)
             if policy:
                 return await set_lane(db, name, who=who, **policy)
@@ -117,7 +173,7 @@ async def list_lanes(db: Queries) -> list[Lane]:
 
 async def set_lane(db: Connection, name: str, *, who: str, **changes: Any) -> Lane:
     """Change a lane's policy for all workers from their next cycle on; raises InvalidInput."""
-    given = {field: _checked(field, value) for field, value in changes.items()}
+    given = {field: _to_json(field, value) for field, value in changes.items()}
     async with db.transaction():
         before = await db.fetchrow(LOCK_LANE, name)
         if before is None:
@@ -143,116 +199,57 @@ async def pause_lane(db: Connection, name: str, *, who: str) -> Lane:
 
 
 async def resume_lane(db: Connection, name: str, *, who: str) -> Lane:
-    """Let the lane's items be claimed again."""
+    """Allow claims from the lane again."""
     return await set_lane(db, name, who=who, enabled=True)
 
 
 def to_lane(row: Row) -> Lane:
     """Build a lane from a row of the lane table."""
-    return Lane(
-        lane_id=row["lane_id"],
-        name=row["name"],
-        enabled=row["enabled"],
-        batch_size=row["batch_size"],
-        dispatch_interval=row["dispatch_interval"],
-        rate=row["rate"],
-        burst=row["burst"],
-        jitter_window=row["jitter_window"],
-        pre_start_buffer=row["pre_start_buffer"],
-        max_attempts=row["max_attempts"],
-        lease=row["lease"],
-        concurrency=row["concurrency"],
-        backoff=Backoff(
-            base=row["backoff_base"],
-            multiplier=row["backoff_multiplier"],
-            cap=row["backoff_cap"],
-            jitter=row["backoff_jitter"],
-            first_exponent=row["backoff_first_exponent"],
-        ),
-        ordering=row["ordering"],
-        on_dead_head=row["on_dead_head"],
-        retention=row["retention"],
-        payload_bytes_max=row["payload_bytes_max"],
-        slot_pool=row["slot_pool"],
-        version=row["version"],
-    )
+    values = {name: row[name] for name in ("lane_id", "name", "version")}
+    backoff: dict[str, Any] = {}
+    for each in FIELDS.values():
+        holder = values if len(each.path) == 1 else backoff
+        holder[each.path[-1]] = row[each.name]
+    return Lane(backoff=Backoff(**backoff), **values)
+
+
+def policy_of(lane: Lane) -> dict[str, Any]:
+    """Return a lane's policy under the names that `set_lane` takes."""
+    return {name: attrgetter(".".join(each.path))(lane) for name, each in FIELDS.items()}
+
+
+def lane_policy_table() -> str:
+    """Return the policy's fields as the Markdown table of the reference."""
+    return policy_table(FIELDS)
 
 
 async def _empty_for_reordering(db: Connection, name: str, lane_id: int) -> None:
-    """Lines are drawn when an item is accepted, so items of two orderings cannot stand together."""
+    """Prepare a change of ordering: items are parked at enqueue, so unfinished ones forbid it."""
     if await db.fetchval(HAS_UNFINISHED, lane_id):
         raise LaneNotEmpty(name, "ordering")
     await db.execute(FORGET_KEYS, lane_id)
 
 
-def _checked(field: str, value: object) -> object:
-    """Return the value as JSON takes it, or raise InvalidInput; ranges are the database's part."""
-    if field not in POLICY_FIELDS:
+def _to_json(field: str, value: object) -> object:
+    if field not in FIELDS:
         raise InvalidInput(field, "is not part of a lane's policy")
-    if field in DURATIONS:
-        if not isinstance(value, timedelta):
-            raise InvalidInput(field, "must be a duration")
-        if abs(value) > DURATION_MAX:
-            raise InvalidInput(field, "is longer than any policy allows")
-        return f"{value.total_seconds():.6f} seconds"
-    if not _is_of_its_type(field, value):
-        raise InvalidInput(field, f"must be {_TYPES.get(field, 'a number')}, not {value!r:.50}")
-    return value
-
-
-def _is_of_its_type(field: str, value: object) -> bool:
-    """Say whether the column can take the value; the database would not say which one cannot."""
-    if value is None:
-        return field in OPTIONAL
-    if field in COUNTS:
-        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < COUNT_MAX
-    if field in NUMBERS:
-        return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    return isinstance(value, str if field in WORDS else bool)
+    return FIELDS[field].to_json(value)
 
 
 async def _run(query: Any) -> Any:
-    """Await a write of a lane; turn the database's refusal into an error that names the field."""
+    """Await a change of a policy; turn a refusal by the database into one that names the field."""
     try:
         return await query
     except asyncpg.CheckViolationError as refused:
+        # A constraint is named after its column, such as batch_size_is_sane.
         constraint = str(getattr(refused, "constraint_name", ""))
-        field, _, rule = constraint.partition("_is_")
-        raise InvalidInput(field, f"must be {_RULES.get(constraint, rule)}") from refused
+        field, _, _ = constraint.partition("_is_")
+        allowed = NO_SLOTS if constraint == "slot_pool_is_absent" else FIELDS[field].range_text()
+        raise InvalidInput(field, f"must be {allowed}") from refused
     except asyncpg.ForeignKeyViolationError as refused:
         raise InvalidInput("slot_pool", "must be a slot pool that exists, or none") from refused
     except (asyncpg.DataError, asyncpg.NotNullViolationError) as refused:
         raise InvalidInput("policy", str(refused).splitlines()[0]) from refused
-
-
-_TYPES = (
-    {"enabled": "true or false", "ordering": "none or per_key"}
-    | {"on_dead_head": "block, park or skip", "slot_pool": "the name of a slot pool, or none"}
-    | dict.fromkeys(COUNTS, "a whole number")
-)
-
-# What the named constraints of the lane table ask for, in words.
-_RULES = {
-    "name_is_a_slug": "1 to 63 of a-z, 0-9, dot, dash and underscore, not starting with a mark",
-    "batch_size_is_sane": "from 1 to 10,000",
-    "dispatch_interval_is_sane": "from 0 to a day",
-    "rate_is_sane": "from 0.001 to 1,000,000 per second, or none",
-    "burst_is_sane": "from 1 to 1,000,000",
-    "jitter_window_is_sane": "from 0 to an hour",
-    "pre_start_buffer_is_sane": "from 0 to an hour",
-    "max_attempts_is_sane": "from 1 to 1,000",
-    "lease_is_sane": "from a second to a day",
-    "concurrency_is_sane": "from 1 to 10,000",
-    "backoff_base_is_sane": "above 0 and at most the cap",
-    "backoff_cap_is_sane": "at most 30 days",
-    "backoff_multiplier_is_sane": "from 1 to 100",
-    "backoff_jitter_is_a_fraction": "from 0 to 1",
-    "backoff_first_exponent_is_sane": "from 0 to 10",
-    "ordering_is_known": "none or per_key",
-    "on_dead_head_is_known": "block, park or skip",
-    "retention_is_sane": "from a day to 100 years",
-    "payload_bytes_max_is_sane": "from 2 bytes to 64 MiB",
-}
 
 
 def _plain(value: object) -> object:

@@ -1,4 +1,4 @@
-"""What a person or another service does to items: cancel, reschedule, retry. Each is audited."""
+"""Cancel, reschedule and retry single items. Each is audited."""
 
 from datetime import datetime
 from typing import Any
@@ -19,10 +19,10 @@ REPLAY_DEAD = statement(__package__, "replay_dead.sql")
 
 
 async def cancel(db: Connection, item_id: ItemId, *, who: str, now: datetime | None = None) -> None:
-    """End an item that no worker holds, for good; a repeat is harmless.
+    """Cancel an item that no worker holds; a repeat is harmless.
 
-    Held and dead items can be cancelled too: that is how a person discards them, and how a key
-    that a dead head blocks is freed. Raises StateConflict for one that is claimed or done.
+    Held and dead items can be cancelled too, which discards them and frees an order key that a
+    dead head blocks. Raises StateConflict for an item that is claimed or done.
     """
     async with db.transaction():
         row = await db.fetchrow(CANCEL, item_id, now)
@@ -61,7 +61,7 @@ async def retry(db: Connection, item_id: ItemId, *, who: str, now: datetime | No
 async def _refuse(
     db: Connection, item_id: ItemId, wanted: str, *, harmless: str | None = None
 ) -> None:
-    """Say why nothing was found to change, unless the item is already as was wanted."""
+    """Raise the reason why no row was changed, unless the item is already in state `harmless`."""
     found: Any = await read_item(db, item_id)
     if found is None:
         raise UnknownItem(item_id)

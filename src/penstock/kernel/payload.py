@@ -1,4 +1,4 @@
-"""Payloads on their way in and out: JSON with limits, typed where a lane's kind says so."""
+"""Encode, check and decode payloads: JSON with limits, typed if the lane's kind has a type."""
 
 import re
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ DEPTH_MAX = 64  # Deeper JSON is an attack or a mistake; PostgreSQL and parsers 
 
 
 class Money(Decimal):
-    """An exact amount. Travels as a string; a JSON float in its place is refused, never rounded."""
+    """An exact amount. Encoded as a string; a JSON float is refused, never rounded."""
 
 
 def encode(payload: object, payload_type: type[Any] | None = None) -> str:
@@ -39,12 +39,12 @@ def encode(payload: object, payload_type: type[Any] | None = None) -> str:
 
 
 def without_nul(text: str) -> str:
-    """Return JSON text with a mark in the place of each NUL character."""
+    """Return JSON text with each NUL character replaced by U+FFFD."""
     return _NUL.sub(lambda found: found[0][:-6] + "\\ufffd", text) if "\\u0000" in text else text
 
 
 def check(text: str, payload_type: type[Any]) -> None:
-    """Raise InvalidInput naming the field if the text is no payload of this type."""
+    """Raise InvalidInput naming the field if the text is not a payload of this type."""
     try:
         decoder(payload_type).decode(text)
     except UNDECODABLE as refused:
@@ -81,9 +81,9 @@ def _plain(value: object) -> object:
 
 
 def _refuse_lost_numbers(value: object, field: str) -> None:
-    """Raise for a NaN or an infinity, which the encoder would turn into null without a word."""
+    """Raise for a NaN or an infinity, which the encoder would silently turn into null."""
     if isinstance(value, float) and not isfinite(value):
-        raise InvalidInput(field, f"is {value}, which JSON cannot hold")
+        raise InvalidInput(field, f"is {value}, which JSON cannot represent")
     for name, inner in _children(value):
         _refuse_lost_numbers(inner, f"{field}.{name}")
 

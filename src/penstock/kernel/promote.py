@@ -1,4 +1,4 @@
-"""Lines of keys: what happens to the followers when a head ends. The database does the moving."""
+"""Promote the followers of an order key when its head ends, with SQL functions."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,14 @@ BURY_HEADS = statement(__package__, "bury_heads.sql")
 
 
 async def promote(db: Connection, lane_id: int, order_keys: Sequence[str]) -> None:
-    """Let the next of each key go: its head is done or cancelled, in the caller's transaction.
+    """Promote the next item of each key, whose head is done or cancelled in this transaction.
 
-    A key that a producer is just parking behind is left to the sweeper, not waited for.
+    A key that a producer has locked to park an item is left to the sweeper, not waited for.
     """
     await db.execute(PROMOTE, lane_id, order_keys)
 
 
 async def bury_heads(db: Connection, lane_id: int, heads: Sequence[tuple[int, str]]) -> None:
-    """Do as the lane's policy says for heads (id, order key) that have died in this transaction."""
+    """Apply the lane's `on_dead_head` to heads (id, order key) that died in this transaction."""
     ids, order_keys = zip(*heads, strict=True)
     await db.execute(BURY_HEADS, lane_id, ids, order_keys)

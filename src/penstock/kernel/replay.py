@@ -1,4 +1,4 @@
-"""Bulk replay of dead items: counted first, then a durable job that any sweeper carries on."""
+"""Bulk replay of dead items: a durable job that any sweeper continues."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,8 +18,8 @@ STEP_ITEMS = 1_000  # One short transaction; the progress is committed with it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
-    """A replay job. `counted` is how many dead items matched when it was asked for."""
+class DeadReplay:
+    """A replay job. `counted` is how many dead items matched when it was created."""
 
     replay_id: int
     lane: str
@@ -34,7 +34,7 @@ class Replay:
 async def count_dead(
     db: Queries, lane: str, *, reason: str | None = None, now: datetime | None = None
 ) -> int:
-    """Return how many dead items a replay would give another set of attempts."""
+    """Return how many dead items a replay would retry."""
     found = await read_lane(db, lane)
     return int(await db.fetchval(COUNT_DEAD, found.lane_id, reason, now))
 
@@ -46,10 +46,10 @@ async def start_replay(
     who: str,
     reason: str | None = None,
     now: datetime | None = None,
-) -> Replay:
-    """Ask for all dead items of a lane, or those with one reason, to be replayed; returns at once.
+) -> DeadReplay:
+    """Create a replay of all dead items of a lane, or those with one reason; returns at once.
 
-    Items that die later than this are not part of it.
+    Items that die later are not part of it.
     """
     found = await read_lane(db, lane)
     async with db.transaction():
@@ -61,12 +61,12 @@ async def start_replay(
     return replay
 
 
-async def list_replays(db: Queries) -> list[Replay]:
+async def list_replays(db: Queries) -> list[DeadReplay]:
     """Return the replays of the last days, the newest first."""
     return [_to_replay(row) for row in await db.fetch(LIST_REPLAYS, None)]
 
 
-async def read_replay(db: Queries, replay_id: int) -> Replay:
+async def read_replay(db: Queries, replay_id: int) -> DeadReplay:
     """Return one replay or raise UnknownReplay."""
     row = await db.fetchrow(LIST_REPLAYS, replay_id)
     if row is None:
@@ -75,12 +75,12 @@ async def read_replay(db: Queries, replay_id: int) -> Replay:
 
 
 async def continue_replays(db: Connection, *, now: datetime | None = None) -> int:
-    """Take one step of the oldest unfinished replay; return how many items came back to life."""
+    """Take one step of the oldest unfinished replay; return how many items it replayed."""
     return int(await db.fetchval(STEP_REPLAY, STEP_ITEMS, now) or 0)
 
 
-def _to_replay(row: Row) -> Replay:
-    return Replay(
+def _to_replay(row: Row) -> DeadReplay:
+    return DeadReplay(
         replay_id=row["replay_id"],
         lane=row["lane"],
         reason=row["reason"],

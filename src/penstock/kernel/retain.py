@@ -1,4 +1,4 @@
-"""History and bodies live in one partition a day; what is old enough is dropped with its day."""
+"""Daily partitions of history and bodies: create them in advance, drop the expired ones."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -9,20 +9,20 @@ OPEN_DAYS = statement(__package__, "open_days.sql")
 LIST_DAYS = statement(__package__, "list_days.sql")
 DROP_DAY = statement(__package__, "drop_day.sql")
 
-DAYS_AHEAD = 2  # A sweeper that is away for a day leaves no gap.
+DAYS_AHEAD = 2  # No gap if no sweeper runs for a day.
 
 
 async def open_days(db: Connection, *, now: datetime | None = None) -> None:
-    """Make the partitions of today and the next days, and move item ids on to today's."""
+    """Create the partitions of today and the next days; advance item ids to today's block."""
     today = (now or datetime.now(UTC)).astimezone(UTC).date()
     await db.execute(OPEN_DAYS, today, DAYS_AHEAD)
 
 
 async def retain(db: Connection, *, now: datetime | None = None) -> list[str]:
-    """Drop the days whose history nobody has to keep any longer; return their names.
+    """Drop the days whose retention is over; return their names.
 
     Items of such a day that are unfinished, held or dead, or that have ended within the retention,
-    are moved out first, so nothing that matters goes with it.
+    are moved to another partition first.
     """
     at = now or datetime.now(UTC)
     oldest = (at.astimezone(UTC) - timedelta(days=1)).date()

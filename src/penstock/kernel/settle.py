@@ -28,13 +28,13 @@ SETTLE = statement(__package__, "settle.sql")
 SETTLE_LATE = statement(__package__, "settle_late.sql")
 
 REASON_LENGTH_MAX = 1_000  # Enough for any message; a stack trace belongs in a log.
-# What a response body that is worth keeping may have: 16 KiB, each character written as six.
+# 16 KiB of a response body, with each character escaped as six.
 RESULT_LENGTH_MAX = 131_072
-WAIT_MAX = timedelta(days=3650)  # A handler's slip must not become an instant that no table takes.
+WAIT_MAX = timedelta(days=3650)  # A wrong value must not become an instant out of range.
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """One item of a lease and how its attempt ended. A struct for its speed, as Item."""
+    """One item of a lease and how its attempt ended. A struct because it is faster, see Item."""
 
     claimed: Claimed
     ending: Ending
@@ -55,7 +55,7 @@ PLAIN = Record(outcome="done")
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """What was written counts. `again_in`: the seconds until the first of it is due again."""
+    """The results were accepted. `again_in`: seconds until the first repeated item is due."""
 
     again_in: float | None
 
@@ -69,10 +69,10 @@ async def settle(
     closes: bool,
     now: datetime | None = None,
 ) -> Settled | None:
-    """Write `ended` in the caller's transaction; return None if the lease was no longer ours.
+    """Write `ended` in the caller's transaction; return None if the lease was lost.
 
-    `closes`: nothing of the lease is left after this. If it was lost, the results are kept as late
-    and change nothing. A repeat after a lost answer is harmless.
+    `closes`: the lease has no other unsettled items. If it was lost, the results are recorded as
+    late and change nothing. A repeat after a lost answer is harmless.
     """
     written, places = _written(ended, lane, since=now or lease.claimed_at)
     repeated = await db.fetchval(
@@ -94,29 +94,29 @@ async def settle(
         await _keep_late(db, lease, ended, records=records, now=now)
         return None
     if lane.ordering == "per_key":
-        # A line that was moved up when this was first said must not move once more.
+        # A key that the first settle promoted must not be promoted again.
         fresh = [
             (each.claimed, written[place - 1])
             for each, place in zip(ended, places, strict=True)
             if each.claimed.id not in repeated
         ]
-        await _move_lines_up(db, lane, fresh)
+        await _promote_followers(db, lane, fresh)
     waits = (each.again_in for each in written if each.again_in is not None)
     return Settled(min(waits, default=None))
 
 
 def _array(numbers: list[int]) -> str:
-    """Return numbers as PostgreSQL writes an array; faster than the driver encodes one."""
+    """Return numbers as a PostgreSQL array literal; faster than the driver's encoder."""
     return f"{{{','.join(map(str, numbers))}}}"
 
 
 def _written(
     ended: Sequence[Ended], lane: Lane, *, since: datetime
 ) -> tuple[list[Record], list[int]]:
-    """Return what is to be written, and for each item its place in that, from 1 on.
+    """Return the records to write, and for each item the index of its record, from 1 on.
 
-    What is simply done stands in the first place. A handler may return one Done for many items;
-    it is written once.
+    The first record is a plain Done. If a handler returns one Done object for many items, they
+    share one record.
     """
     written, places = [PLAIN], list[int]()
     alike = {id(DONE): 1}
@@ -132,7 +132,7 @@ def _written(
 
 
 def record(ended: Ended, lane: Lane, *, since: datetime) -> Record:
-    """Decide what an ending means under the lane's policy: retries end, deadlines hold."""
+    """Apply the lane's policy to an ending: attempts are limited, deadlines are kept."""
     match ended.ending:
         case Done(result):
             return Record(outcome="done", result=_json(result))
@@ -177,10 +177,10 @@ def _again(
     )
 
 
-async def _move_lines_up(
+async def _promote_followers(
     db: Connection, lane: Lane, ended: Sequence[tuple[Claimed, Record]]
 ) -> None:
-    """Let the followers of ended heads go on, as the lane says for those that died."""
+    """Promote the followers of heads that are done, and apply `on_dead_head` to dead ones."""
     done: list[str] = []
     dead: list[tuple[int, str]] = []
     for claimed, written in ended:
@@ -220,18 +220,18 @@ async def _keep_late(
     )
 
 
-# Handlers are strangers: what they return must never make the settling of a whole batch fail.
+# A handler may return anything: it must never make the settling of a whole batch fail.
 
 
 def _wait(after: object, lane: Lane, *, spent: int) -> timedelta:
-    """Return the wait that was asked for, within reason; what is no duration means the backoff."""
+    """Return the requested wait within limits; for a value of another type, the backoff."""
     if isinstance(after, timedelta):
         return max(timedelta(0), min(after, WAIT_MAX))
     return lane.backoff.delay(spent, chance=random.random())  # noqa: S311  Not a secret.
 
 
 def _attempts(attempts_max: object, lane: Lane) -> int:
-    """Return how many attempts there may be; what is no number means the lane's."""
+    """Return the maximum of attempts; for a value of another type, the lane's."""
     return attempts_max if isinstance(attempts_max, int) else lane.max_attempts
 
 
@@ -242,12 +242,12 @@ def _text(reason: object) -> str:
 
 
 def _json(result: object) -> str | None:
-    """Return a result as JSON that PostgreSQL can store, or a note that says why it is missing."""
+    """Return a result as JSON that PostgreSQL can store, or a note why it is omitted."""
     if result is None:
         return None
     try:
         text = msgspec.json.encode(result).decode()
-        msgspec.json.decode(text)  # A msgspec.Raw holds whatever somebody has put into it.
+        msgspec.json.decode(text)  # A msgspec.Raw may contain anything.
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
         return '{"omitted": "the result has no JSON form"}'
     if len(text) > RESULT_LENGTH_MAX:

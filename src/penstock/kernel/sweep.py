@@ -1,6 +1,6 @@
-"""Repair and routine: expired leases, passed deadlines, waiting lines, replays, a new day.
+"""The sweeper: expired leases, passed deadlines, vacated order keys, replays, daily partitions.
 
-Any number of sweepers may run; each chore takes its rows with SKIP LOCKED.
+Any number of sweepers may run; each task locks its rows with SKIP LOCKED.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import asyncpg
 
 from penstock.base.log import Logger
 from penstock.base.meter import Meter
+from penstock.kernel import metrics
 from penstock.kernel.promote import bury_heads, promote
 from penstock.kernel.replay import continue_replays
 from penstock.kernel.retain import open_days, retain
@@ -38,12 +39,12 @@ class Swept:
 
     @property
     def is_idle(self) -> bool:
-        """True when nothing was found, so that the next sweep may wait."""
+        """True when there was nothing to do, so that the next sweep may wait."""
         return not (self.rescued or self.expired or self.lines_moved or self.replayed)
 
 
 async def sweep_forever(pool: Pool, *, meter: Meter, log: Logger) -> None:
-    """Sweep until cancelled. Raises DatabaseAway when the database is lost; run it supervised."""
+    """Sweep until cancelled. Raises DatabaseAway if the database is unavailable; supervise it."""
     while True:
         with database_away():
             swept = await sweep(pool, meter=meter, log=log)
@@ -52,7 +53,7 @@ async def sweep_forever(pool: Pool, *, meter: Meter, log: Logger) -> None:
 
 
 async def sweep(pool: Pool, *, meter: Meter, log: Logger, now: datetime | None = None) -> Swept:
-    """Do each chore that has anything to do, once."""
+    """Run each task that has something to do, once."""
     async with pool.acquire() as db:
         due = await db.fetchrow(SWEEP_DUE, now)
         assert due is not None, "a SELECT without FROM has one row"
@@ -65,7 +66,7 @@ async def sweep(pool: Pool, *, meter: Meter, log: Logger, now: datetime | None =
             replayed=await continue_replays(db, now=now) if due["has_replays"] else 0,
         )
     if swept.rescued:
-        meter.count("reaper_requeues_total", swept.rescued)
+        meter.count(metrics.REQUEUED, swept.rescued)
         log.warning("items.rescued", item_count=swept.rescued)
     if swept.expired:
         log.info("items.expired", item_count=swept.expired)
@@ -73,7 +74,7 @@ async def sweep(pool: Pool, *, meter: Meter, log: Logger, now: datetime | None =
 
 
 async def _turn_day(db: Connection, *, log: Logger, now: datetime | None) -> None:
-    """Open the new day and drop the old ones; behind a long reader, try again at the next sweep."""
+    """Create and drop daily partitions; if a long reader blocks that, retry at the next sweep."""
     try:
         for day in await retain(db, now=now):
             log.info("history.dropped", name=day)
@@ -83,7 +84,7 @@ async def _turn_day(db: Connection, *, log: Logger, now: datetime | None) -> Non
 
 
 async def rescue(db: Connection, *, now: datetime | None = None) -> int:
-    """Give back what expired leases held; return how many items that were."""
+    """Return the items of expired leases to `ready`; return how many."""
     async with db.transaction():
         rows = await db.fetch(RESCUE, LEASES_MAX, now)
         await _bury(db, rows)
@@ -91,7 +92,7 @@ async def rescue(db: Connection, *, now: datetime | None = None) -> int:
 
 
 async def expire(db: Connection, *, now: datetime | None = None) -> int:
-    """End unclaimed items that are past their deadline; return how many that were."""
+    """End unclaimed items that are past their deadline; return how many."""
     async with db.transaction():
         rows = await db.fetch(EXPIRE, ITEMS_MAX, now)
         await _bury(db, rows)
@@ -99,7 +100,7 @@ async def expire(db: Connection, *, now: datetime | None = None) -> int:
 
 
 async def promote_vacated(db: Connection) -> int:
-    """Look again at keys that could not be moved up when their head ended."""
+    """Promote keys that could not be promoted when their head ended."""
     async with db.transaction():
         rows = await db.fetch(PROMOTE_VACATED, ITEMS_MAX)
         for row in rows:

@@ -1,4 +1,4 @@
-"""When a lane should look for work: at a notification, at a due instant, or at the next poll."""
+"""Wake a lane's loop: at a notification, at a due instant, or at the next poll."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -8,9 +8,9 @@ NEVER = float("inf")
 
 @dataclass(slots=True)
 class Wake:
-    """A flag that a lane's loop waits for. Setters never decide anything; the loop does."""
+    """A flag that a lane's loop waits for. Setters only wake the loop; the loop decides."""
 
-    is_notified: bool = False  # Whether there is news that the loop has not looked for yet.
+    is_notified: bool = False  # Whether a notification came that no claim has followed yet.
     _event: asyncio.Event = field(default_factory=asyncio.Event)
     _rings_at: float = NEVER
     _timer: asyncio.TimerHandle | None = None
@@ -25,11 +25,11 @@ class Wake:
         self._event.set()
 
     def within(self, seconds: float) -> None:
-        """Wake the loop after `seconds`, or earlier if that was promised already."""
+        """Wake the loop after `seconds`, or earlier if that is already scheduled."""
         self.by(asyncio.get_running_loop().time() + max(0.0, seconds))
 
     def by(self, moment: float) -> None:
-        """Wake the loop at `moment` of its clock, or earlier if that was promised already."""
+        """Wake the loop at `moment` of its clock, or earlier if that is already scheduled."""
         if self._rings_at <= moment:
             return
         self.cancel()
@@ -37,7 +37,7 @@ class Wake:
         self._timer = asyncio.get_running_loop().call_at(moment, self._ring)
 
     async def wait(self) -> None:
-        """Return when somebody woke us since the last wait."""
+        """Return once the loop has been woken since the last wait."""
         await self._event.wait()
         self._event.clear()
 

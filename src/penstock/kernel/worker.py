@@ -1,4 +1,4 @@
-"""A worker process: one runner per lane, fed by notifications, one poll for all, and heartbeats."""
+"""A worker process: one runner per lane, LISTEN, one poll for all lanes, and lease renewal."""
 
 import asyncio
 import os
@@ -13,9 +13,10 @@ from penstock.base.aio import alongside, spawn, supervise
 from penstock.base.errors import DatabaseAway
 from penstock.base.log import Logger
 from penstock.base.meter import Meter
+from penstock.kernel import metrics
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import Lane, read_lane, to_lane
-from penstock.kernel.runner import Runner
+from penstock.kernel.runner import LaneRunner
 from penstock.postgres.listen import listen
 from penstock.postgres.pool import Pool, database_away
 from penstock.postgres.statement import statement
@@ -26,14 +27,14 @@ EXTEND_LEASES = statement(__package__, "extend_leases.sql")
 CHANNEL = "penstock"
 POLICY_CHANGED = "policy"
 POLL_INTERVAL = timedelta(seconds=1)
-SETTLE_GRACE = timedelta(seconds=5)  # A hundred times what the last settle takes.
-HEARTBEAT_SHARE = 3  # A lease is renewed when a third of it is over: two renewals may fail.
+SETTLE_GRACE = timedelta(seconds=5)  # A hundred times the duration of a settle.
+HEARTBEAT_SHARE = 3  # A lease is renewed after a third of its duration: two renewals may fail.
 HEARTBEAT_CHECK = timedelta(milliseconds=250)  # A quarter of the shortest lease.
 
 
 @dataclass(slots=True, kw_only=True)
 class Worker:
-    """Runs the items of `kinds` until told to stop. Many may run on one database."""
+    """Runs the items of `kinds` until stopped. Many workers may run on one database."""
 
     dsn: str
     pool: Pool
@@ -46,18 +47,18 @@ class Worker:
     poll_interval: timedelta = POLL_INTERVAL
     grace: timedelta = timedelta(seconds=20)
     hears_notifications: bool = True
-    _runners: dict[int, Runner] = field(default_factory=dict)
+    _runners: dict[int, LaneRunner] = field(default_factory=dict)
     _repoll: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set; then finish what is in flight within the grace.
 
-        What has not been started is given back at once; what exceeds the grace is cancelled and
-        settled as unknown.
+        Items that have not started are returned at once; handlers that exceed the grace are
+        cancelled and settled as unknown.
         """
         for kind in self.kinds:
             lane = await read_lane(self.pool, kind.lane)
-            self._runners[lane.lane_id] = Runner(
+            self._runners[lane.lane_id] = LaneRunner(
                 self.pool, kind, lane, self.name, self.meter, self.log.bind(lane=lane.name)
             )
         self.log.info("worker.started", worker=self.name, lane_count=len(self._runners))
@@ -68,7 +69,9 @@ class Worker:
             async with alongside(*watchers):
                 await self._run_lanes(stop)
         except TimeoutError:
-            self.log.error("worker.abandoned", worker=self.name, reason="the database is away")
+            self.log.error(
+                "worker.abandoned", worker=self.name, reason="the database is unavailable"
+            )
         self.log.info("worker.stopped", worker=self.name)
 
     async def _run_lanes(self, stop: asyncio.Event) -> None:
@@ -90,8 +93,8 @@ class Worker:
         await listen(self.dsn, CHANNEL, self._notified, on_connect=self._wake_all, log=self.log)
 
     def _notified(self, payload: str) -> None:
-        """Wake the lane that has new work, or read all policies anew since one has changed."""
-        self.meter.count("notify_wakeups_total")
+        """Wake the lane that has new items, or read all policies again if one has changed."""
+        self.meter.count(metrics.WAKE_UPS)
         if payload == POLICY_CHANGED:
             self._repoll.set()
         elif payload.isdigit() and (runner := self._runners.get(int(payload))):
@@ -136,24 +139,27 @@ class Worker:
                 self.log.warning("heartbeat.failed", worker=self.name, reason=away.reason)
 
     async def _extend(self) -> None:
-        """Renew the leases that have used up a third; forget those that somebody else has now."""
+        """Renew the leases that are a third over; mark those that the database no longer has."""
         now = asyncio.get_running_loop().time()
         aging = {
-            token: opened
+            token: held
             for runner in self._runners.values()
-            for token, opened in runner.crew.leases.items()
-            if now - opened.renewed_at > runner.lane.lease.total_seconds() / HEARTBEAT_SHARE
+            for token, held in runner.leases.to_renew(
+                runner.lane.lease / HEARTBEAT_SHARE, now=now
+            ).items()
         }
         if not aging:
             return
         with database_away():
             rows = await self.pool.fetch(EXTEND_LEASES, list(aging), None)
         kept = {row["token"] for row in rows}
-        for token, opened in aging.items():
-            opened.renewed_at = now
-            opened.is_lost = token not in kept
+        for token, held in aging.items():
+            if token in kept:
+                held.renew(now)
+            else:
+                held.lose()
 
     @property
     def lanes(self) -> list[Lane]:
-        """The policies as this worker knows them now."""
+        """The policies that this worker read last."""
         return [runner.lane for runner in self._runners.values()]

@@ -1,5 +1,5 @@
-"""What holds a call to somebody else's endpoint back: breaker, rest, rate and semaphore, per key.
+"""Limits on calls to a subscriber's endpoint: breaker, cooldown, rate and semaphore, per key.
 
-`gate` has the words, `policy` and `breaker` the decisions, `local` the gate of one process.
-A gate that many processes share keeps the same rules elsewhere and passes the same tests.
+`gate` has the types, `policy` and `breaker` the decisions, `local` the gate of one process.
+A gate that many processes share applies the same rules elsewhere and passes the same tests.
 """

@@ -1,11 +1,12 @@
-"""The circuit breaker of one key: closed, open, half-open. It exists from the first failure on.
+"""The circuit breaker of one key: closed, open, half-open. It is created by the first failure.
 
-A verdict counts only in the state that let its call in: while closed, from calls that entered since
-it closed; while half-open, from its probes. All others were sent before and have seen nothing new.
+A verdict counts only in the state that admitted its call: while closed, from calls that entered
+since it closed; while half-open, from its probes. All other calls were sent before the change and
+say nothing about the present state.
 """
 
 from penstock.limits.gate import Phase, Verdict
-from penstock.limits.policy import KEPT, PROBING
+from penstock.limits.policy import BREAKER_KEPT, PROBE_WAIT
 
 
 class Breaker:
@@ -18,10 +19,10 @@ class Breaker:
         self.open_until = 0  # 0 while closed; when it has passed, the breaker is half-open.
         self.closed_at = 0  # When probes closed it last.
         self.forget_at = 0
-        self.probes: dict[str, int] = {}  # Slots of the probes, and when they count as lost.
+        self.probes: dict[str, int] = {}  # Permit ids of the probes, and when they expire.
 
     def is_tripped(self, now: int) -> bool:
-        """Tell whether it is open or half-open."""
+        """Return whether it is open or half-open."""
         return self.open_until > 0 and self.forget_at > now
 
     def phase(self, now: int) -> Phase:
@@ -30,21 +31,21 @@ class Breaker:
             return "closed"
         return "open" if now < self.open_until else "half_open"
 
-    def shut_until(self, now: int, *, open_for: int, probes_max: int) -> int:
-        """Return until when nobody may enter; 0 if a probe may. Asked only while tripped."""
-        # Further ahead than it can be set, the clock was set back: better probe than wait for it.
+    def blocked_until(self, now: int, *, open_for: int, probes_max: int) -> int:
+        """Return until when no call may enter; 0 if a probe may. Call it only while tripped."""
+        # Further ahead than `open_for` means that the clock was set back: probe instead of waiting.
         if now < self.open_until <= now + open_for:
             return self.open_until
-        # Whoever sent a probe may have died.
-        self.probes = {slot: until for slot, until in self.probes.items() if until > now}
-        return now + PROBING if len(self.probes) >= probes_max else 0
+        # The worker that sent a probe may have died.
+        self.probes = {id_: until for id_, until in self.probes.items() if until > now}
+        return now + PROBE_WAIT if len(self.probes) >= probes_max else 0
 
-    def judge(
+    def record(
         self, verdict: Verdict, now: int, *, entered_at: int, failures_max: int, open_for: int
     ) -> None:
-        """Count the verdict of a call that was no probe."""
-        # A failure from before must not open what probes have just closed, and not lengthen the
-        # pause of what is open; a success from before must not pardon what came after it.
+        """Count the verdict of a call that was not a probe."""
+        # A failure of an earlier call must not open a breaker that probes have just closed, nor
+        # extend the time of an open one; an earlier success must not clear later failures.
         is_late = entered_at < self.closed_at <= now
         if self.open_until or is_late:
             return
@@ -52,18 +53,18 @@ class Breaker:
             self.failures = 0
         elif verdict == "failing":
             self.failures += 1
-            self.forget_at = now + KEPT
+            self.forget_at = now + BREAKER_KEPT
             if self.failures >= failures_max:
                 self._open(now, open_for)
 
-    def judge_probe(self, slot: str, verdict: Verdict, now: int, *, open_for: int) -> None:
-        """Count the verdict of a probe, unless the state it was to decide is over."""
-        if self.probes.pop(slot, 0) <= now:
+    def record_probe(self, permit_id: str, verdict: Verdict, now: int, *, open_for: int) -> None:
+        """Count the verdict of a probe, unless the half-open state that sent it has ended."""
+        if self.probes.pop(permit_id, 0) <= now:
             return
         if verdict == "alive":
             self.open_until = 0
             self.closed_at = now
-            self.forget_at = now + KEPT
+            self.forget_at = now + BREAKER_KEPT
             self.probes = {}
         elif verdict == "failing":
             self._open(now, open_for)
@@ -71,5 +72,5 @@ class Breaker:
     def _open(self, now: int, open_for: int) -> None:
         self.failures = 0
         self.open_until = now + open_for
-        self.forget_at = self.open_until + KEPT
+        self.forget_at = self.open_until + BREAKER_KEPT
         self.probes = {}

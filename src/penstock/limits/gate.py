@@ -1,8 +1,8 @@
-"""The words of a gate: who wants to call an endpoint enters first, and leaves when he has called.
+"""The types of a gate: a caller enters before it calls an endpoint, and leaves after the call.
 
-A gate decides in this order: breaker, rest, rate, semaphore. It takes all or nothing: whoever is
-refused by the last of them has used up nothing of the others. What a refused caller should do is
-to come back after `Refusal.after`; refusals are spread, so that few are refused twice.
+A gate checks in this order: breaker, cooldown, rate, semaphore. It takes all or nothing: a call
+that the last check refuses has used up nothing of the others. A refused caller comes back after
+`Refusal.after`; refusals are spread in time, so that few calls are refused twice.
 """
 
 from dataclasses import dataclass
@@ -11,26 +11,26 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-Reason: TypeAlias = Literal["circuit_open", "resting", "rate_limited", "crowded"]
+Reason: TypeAlias = Literal["circuit_open", "cooldown", "rate_limited", "concurrency_limited"]
 
-# alive: the endpoint answered sanely. Also with 429 or a permanent 4xx, because a bad payload must
+# alive: the endpoint works. 429 or a permanent 4xx also count as alive, because a bad payload must
 # not open the breaker of a healthy endpoint. failing: 5xx, timeout, network error. unknown: the
-# call was cancelled; its slot is given back and nothing is judged.
+# call was cancelled; its permit is returned and the breaker is not changed.
 Verdict: TypeAlias = Literal["alive", "failing", "unknown"]
 
 Phase: TypeAlias = Literal["closed", "open", "half_open"]
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """What one endpoint bears. Hold on to it: the gates recognise the same object faster.
+    """The limits of one endpoint. Reuse the object: gates recognise the same one faster.
 
-    `rate` is in calls per second, and None is no limit. `slot_ttl` must be longer than the longest
-    call, or else the slot of a call under way is given to another.
+    `rate` is in calls per second, and None is no limit. `permit_ttl` must be longer than the
+    longest call, or the permit of a call in progress is given to another.
     """
 
     rate: float | None = None
     concurrency: int = 100
-    slot_ttl: timedelta = timedelta(seconds=30)
+    permit_ttl: timedelta = timedelta(seconds=30)
     failures_max: int = 5
     open_for: timedelta = timedelta(seconds=30)
     probes_max: int = 3
@@ -38,54 +38,54 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         assert self.rate is None or self.rate > 0, "pause the lane instead"
         assert min(self.concurrency, self.failures_max, self.probes_max) >= 1
-        assert min(self.slot_ttl, self.open_for) > timedelta(0)
+        assert min(self.permit_ttl, self.open_for) > timedelta(0)
 
 
-class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The right to call once, `wait` seconds from now and not before; to be given to `leave`.
+class Permit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The right to call once, `wait` seconds from now and not before; to be passed to `leave`.
 
     A msgspec struct although it never goes on the wire: one is made per call.
     """
 
     key: str
-    slot: str
+    id: str
     wait: float
     entered_at: int  # Microseconds since 1970, on the gate's own clock.
     is_probe: bool = False  # The breaker is half-open, and this call decides.
-    is_local: bool = False  # Only this process knows of it.
+    is_local: bool = False  # Only this process knows it.
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):
-    """Not now: come back in `after`. Costs no attempt."""
+    """No call now; try again in `after`. Costs no attempt."""
 
     after: timedelta
     reason: Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """How it stands with a key, for people."""
+class EndpointStatus:
+    """The present state of a key's limits, for people."""
 
     breaker: Phase = "closed"
     failures: int = 0  # In a row, while the breaker is closed.
     open_until: datetime | None = None
-    resting_until: datetime | None = None
-    slots_in_use: int = 0
+    cooldown_until: datetime | None = None
+    permits_in_use: int = 0
 
 
 class Gate(Protocol):
-    """Lets calls in and takes note of how they ended. Keys are independent of each other."""
+    """Admits calls and records how they ended. Keys are independent of each other."""
 
-    async def enter(self, key: str, rules: Rules) -> Pass | Refusal: ...
+    async def enter(self, key: str, rules: Rules) -> Permit | Refusal: ...
 
     async def leave(
-        self, passed: Pass, rules: Rules, *, verdict: Verdict, rest: timedelta | None = None
+        self, permit: Permit, rules: Rules, *, verdict: Verdict, cooldown: timedelta | None = None
     ) -> None:
-        """Give the slot back; a repeat is harmless with the verdict unknown.
+        """Return the permit; a repeat is harmless with the verdict unknown.
 
-        `rest` closes the key for that long from now, whatever the verdict: the endpoint said
-        Retry-After. A rest never shortens another.
+        `cooldown` closes the key for that long from now, whatever the verdict: the endpoint sent
+        Retry-After. A cooldown never shortens another.
         """
         ...
 
-    async def inspect(self, key: str) -> Condition: ...
+    async def inspect(self, key: str) -> EndpointStatus: ...

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 from structlog.testing import capture_logs
 
-from penstock.base.aio import alongside, finish, pauses, spawn, supervise
+from penstock.base.aio import alongside, finish, retry_delays, spawn, supervise
 from penstock.base.log import get_logger
 
 LONG = timedelta(seconds=60)
@@ -28,7 +28,7 @@ async def test_finish_raises_what_its_work_raises() -> None:
 
 @pytest.mark.parametrize("cancellations", [1, 3])
 async def test_finish_lets_its_work_end_before_the_cancellation_goes_on(cancellations: int) -> None:
-    """A settle that is cut in half would make the item run twice; Ctrl-C may come twice."""
+    """A settle that is interrupted would make the item run twice; Ctrl-C may come twice."""
     started, may_end, has_ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def settle() -> None:
@@ -48,8 +48,8 @@ async def test_finish_lets_its_work_end_before_the_cancellation_goes_on(cancella
     assert task.cancelled()
 
 
-async def test_finish_gives_up_when_the_grace_is_over() -> None:
-    """A database that is away must not hold up the shutdown for ever."""
+async def test_finish_cancels_its_work_after_the_grace() -> None:
+    """A database that is unavailable must not block the shutdown for ever."""
     started, was_cut = asyncio.Event(), asyncio.Event()
 
     async def settle() -> None:
@@ -78,7 +78,7 @@ async def test_supervise_restarts_what_fails_and_logs_it() -> None:
             raise ValueError("secret")
 
     with capture_logs() as lines:
-        await supervise(run, name="sweeper", log=get_logger(), pause_first=NONE)
+        await supervise(run, name="sweeper", log=get_logger(), delay_first=NONE)
 
     assert runs == 3
     assert [line["event"] for line in lines] == ["task.failed", "task.failed"]
@@ -118,7 +118,7 @@ async def test_work_alongside_ends_with_the_body() -> None:
 
 
 async def test_a_single_failure_alongside_is_raised_as_itself() -> None:
-    """Callers catch our errors by class; a group around one of them would slip through."""
+    """Callers catch errors by class; a group around one would not be caught."""
 
     async def fail() -> None:
         raise LookupError
@@ -131,11 +131,12 @@ async def test_a_single_failure_alongside_is_raised_as_itself() -> None:
             raise KeyError
 
 
-def test_pauses_grow_to_the_longest_and_stay_there() -> None:
-    waits = list(islice(pauses(first=timedelta(seconds=1), longest=timedelta(seconds=4)), 20))
+def test_retry_delays_grow_to_the_longest_and_stay_there() -> None:
+    growing = retry_delays(first=timedelta(seconds=1), longest=timedelta(seconds=4))
+    delays = list(islice(growing, 20))
 
-    assert 0.5 <= waits[0] <= 1
-    assert all(2 <= wait <= 4 for wait in waits[2:])
+    assert 0.5 <= delays[0] <= 1
+    assert all(2 <= delay <= 4 for delay in delays[2:])
 
 
 async def turn_of_the_loop() -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from penstock.base.clock import EPOCH, MICROSECOND, Clock, FakeClock, SystemClock
 
 
-def test_a_fake_clock_moves_only_when_told(clock: FakeClock) -> None:
+def test_a_fake_clock_moves_only_when_advanced(clock: FakeClock) -> None:
     before = clock.now()
 
     moved = clock.advance(timedelta(seconds=5))

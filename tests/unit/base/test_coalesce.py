@@ -1,4 +1,4 @@
-"""Calls that come while one is under way are carried out together."""
+"""Calls that arrive while one is in progress are executed together."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ MAX = 100
 
 
 class Teller:
-    """Answers in batches, each of which waits until it is let go, and remembers what was asked."""
+    """Answers in batches, each of which waits until it is released, and records the calls."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -34,7 +34,7 @@ async def turns_of_the_loop() -> None:
         await turned.wait()
 
 
-async def test_who_comes_alone_is_answered_alone() -> None:
+async def test_a_single_call_is_answered_alone() -> None:
     async def double(batch: Sequence[int]) -> Sequence[int]:
         return [2 * asked for asked in batch]
 
@@ -43,7 +43,7 @@ async def test_who_comes_alone_is_answered_alone() -> None:
     assert [await line.ask(1), await line.ask(2)] == [2, 4]
 
 
-async def test_everybody_gets_the_answer_to_his_own_question() -> None:
+async def test_each_call_gets_its_own_answer() -> None:
     async def double(batch: Sequence[int]) -> Sequence[int]:
         await turns_of_the_loop()
         return [2 * asked for asked in batch]
@@ -55,7 +55,7 @@ async def test_everybody_gets_the_answer_to_his_own_question() -> None:
     assert answers == [2 * number for number in range(100)]
 
 
-async def test_those_who_come_while_one_is_under_way_share_the_next_batch() -> None:
+async def test_calls_made_while_one_is_in_progress_share_the_next_batch() -> None:
     teller = Teller()
     line = Coalescer(teller.answer, batch_max=MAX)
 
@@ -73,8 +73,8 @@ async def test_those_who_come_while_one_is_under_way_share_the_next_batch() -> N
     assert [task.result() for task in others] == [f"answer {number}" for number in range(1, 10)]
 
 
-async def test_no_answer_is_older_than_its_question() -> None:
-    """Who asks while a batch runs must not be served from it: the world may have changed since."""
+async def test_no_answer_is_older_than_its_call() -> None:
+    """A call made while a batch runs must not be part of it: the data may have changed since."""
     version = 1
     started, may_end = asyncio.Event(), asyncio.Event()
 
@@ -126,7 +126,7 @@ async def test_one_batch_runs_at_a_time() -> None:
     assert most == 1
 
 
-async def test_a_batch_that_fails_fails_its_own_members_and_nobody_else() -> None:
+async def test_a_batch_that_fails_fails_only_its_own_calls() -> None:
     async def answer(batch: Sequence[int]) -> Sequence[int]:
         await turns_of_the_loop()
         if 3 in batch:
@@ -144,7 +144,7 @@ async def test_a_batch_that_fails_fails_its_own_members_and_nobody_else() -> Non
     assert await line.ask(9) == 9
 
 
-async def test_an_exception_may_be_the_answer_to_one() -> None:
+async def test_an_exception_may_be_the_answer_to_one_call() -> None:
     async def answer(batch: Sequence[int]) -> Sequence[int | Exception]:
         return [LookupError() if asked % 2 else asked for asked in batch]
 
@@ -159,7 +159,7 @@ async def test_an_exception_may_be_the_answer_to_one() -> None:
     assert isinstance(answers[3], LookupError)
 
 
-async def test_who_goes_away_while_he_waits_is_not_asked_for() -> None:
+async def test_a_call_cancelled_while_it_waits_is_left_out() -> None:
     teller = Teller()
     line = Coalescer(teller.answer, batch_max=MAX)
 
@@ -178,8 +178,8 @@ async def test_who_goes_away_while_he_waits_is_not_asked_for() -> None:
     assert (first.result(), stays.result()) == ("answer 0", "answer 2")
 
 
-async def test_who_goes_away_while_he_is_served_disturbs_nobody() -> None:
-    """Also the one whose call has set the batch off: the others' answers are on their way."""
+async def test_a_call_cancelled_during_its_batch_affects_no_other() -> None:
+    """Also the call that started the batch: the other answers are still expected."""
     teller = Teller()
     line = Coalescer(teller.answer, batch_max=MAX)
 
@@ -195,7 +195,7 @@ async def test_who_goes_away_while_he_is_served_disturbs_nobody() -> None:
     assert second.result() == "answer 1"
 
 
-async def test_after_everybody_has_gone_away_the_next_one_is_served() -> None:
+async def test_after_all_calls_are_cancelled_the_next_one_is_answered() -> None:
     teller = Teller()
     line = Coalescer(teller.answer, batch_max=MAX)
 

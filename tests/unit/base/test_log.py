@@ -1,4 +1,4 @@
-"""What a log line may and may not say."""
+"""What a log line may and may not contain."""
 
 import io
 import json
@@ -50,7 +50,7 @@ def test_a_line_below_the_level_is_dropped(lines: io.StringIO) -> None:
     assert lines.getvalue() == ""
 
 
-def test_a_strangers_message_is_not_described() -> None:
+def test_the_message_of_a_foreign_exception_is_not_described() -> None:
     """Drivers quote row values in their messages."""
     told = describe(ValueError("Key (card)=(4111) already exists"))
 
@@ -58,11 +58,11 @@ def test_a_strangers_message_is_not_described() -> None:
     assert told["error"] == "ValueError"
 
 
-def test_our_own_message_is_described() -> None:
+def test_the_message_of_a_penstock_error_is_described() -> None:
     assert describe(UnknownLane("mial"))["reason"] == "no lane is named 'mial'"
 
 
-def test_a_description_tells_where_it_happened() -> None:
+def test_a_description_includes_the_place() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         print(1 / 0)
 

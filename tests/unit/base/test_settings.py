@@ -6,20 +6,21 @@ from pathlib import Path
 import pytest
 
 from penstock.base.errors import BadSetting
-from penstock.base.settings import Settings, read_settings, settings
+from penstock.base.settings import Settings, read_once, read_section, settings
+from penstock.compose.kafka import KafkaSettings
 
 
 @pytest.fixture(autouse=True)
 def _no_variables_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, field in Settings.model_fields.items():
+    for name, field in (Settings.model_fields | KafkaSettings.model_fields).items():
         alias = field.validation_alias
         variable = alias if isinstance(alias, str) else f"PENSTOCK_{name.upper()}"
         monkeypatch.delenv(variable, raising=False)
 
 
 def test_an_empty_environment_gives_working_settings() -> None:
-    """The first command a newcomer types must not need any variable."""
-    found = read_settings()
+    """The first command of a new user must not need any variable."""
+    found = read_section(Settings)
 
     assert found.database_url is None
     assert found.data_dir == Path(".penstock")
@@ -30,13 +31,13 @@ def test_an_empty_environment_gives_working_settings() -> None:
 
 @pytest.mark.covers("C28", "C29", "C30", "C31")
 def test_retry_defaults_come_from_the_dispatch_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    by_default = read_settings()
+    by_default = read_section(Settings)
     monkeypatch.setenv("DISPATCH_MAX_ATTEMPTS", "7")
     monkeypatch.setenv("DISPATCH_BACKOFF_BASE_SECONDS", "1.5")
     monkeypatch.setenv("DISPATCH_BACKOFF_MAX_SECONDS", "60")
     monkeypatch.setenv("DISPATCH_BACKOFF_JITTER", "0")
 
-    given = read_settings()
+    given = read_section(Settings)
 
     assert by_default.max_attempts == 5
     assert by_default.backoff_base == timedelta(seconds=30)
@@ -62,14 +63,14 @@ def test_retry_defaults_come_from_the_dispatch_variables(monkeypatch: pytest.Mon
         ({"MECHANISM": "GSSAPI"}, "PENSTOCK_KAFKA_MECHANISM"),
     ],
 )
-def test_kafka_is_not_left_less_secure_than_meant(
+def test_inconsistent_kafka_security_is_refused(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, str], variable: str
 ) -> None:
     for name, value in given.items():
         monkeypatch.setenv(f"PENSTOCK_KAFKA_{name}", value)
 
     with pytest.raises(BadSetting) as refused:
-        read_settings()
+        read_section(KafkaSettings)
 
     assert refused.value.name == variable
     assert "secret" not in str(refused.value)
@@ -92,6 +93,7 @@ def test_kafka_is_not_left_less_secure_than_meant(
         ("PENSTOCK_SHUTDOWN_GRACE_SECONDS", "inf"),
         ("PENSTOCK_PAYLOAD_BYTES_MAX", "-1"),
         ("DISPATCH_MAX_ATTEMPTS", "0"),
+        ("DISPATCH_MAX_ATTEMPTS", "2.5"),
     ],
 )
 def test_a_wrong_value_is_refused_with_the_name_of_its_variable(
@@ -100,7 +102,7 @@ def test_a_wrong_value_is_refused_with_the_name_of_its_variable(
     monkeypatch.setenv(variable, value)
 
     with pytest.raises(BadSetting) as caught:
-        read_settings()
+        read_section(Settings)
 
     assert caught.value.name == variable
     assert caught.value.reason
@@ -118,24 +120,24 @@ def test_a_wrong_value_is_refused_with_the_name_of_its_variable(
         ("DISPATCH_BACKOFF_JITTER", "nan"),
     ],
 )
-def test_a_backoff_that_makes_no_sense_is_refused(
+def test_an_invalid_backoff_is_refused(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
     """A cap below the base or a negative wait would turn retries into a flood."""
     monkeypatch.setenv(variable, value)
 
     with pytest.raises(BadSetting) as caught:
-        read_settings()
+        read_section(Settings)
 
     assert caught.value.name == variable
 
 
-def test_a_secret_is_not_told_by_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_does_not_contain_the_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message goes to a terminal and into logs."""
     monkeypatch.setenv("PENSTOCK_ADMIN_KEY", "hunter2")
 
     with pytest.raises(BadSetting) as caught:
-        read_settings()
+        read_section(Settings)
 
     assert "hunter2" not in str(caught.value)
     assert "hunter2" not in repr(caught.value.__cause__)
@@ -145,16 +147,16 @@ def test_secrets_are_hidden_when_settings_are_printed(monkeypatch: pytest.Monkey
     monkeypatch.setenv("PENSTOCK_DATABASE_URL", "postgresql://u:hunter2@h/d")
     monkeypatch.setenv("PENSTOCK_ADMIN_KEY", "hunter2-hunter2-hunter2")
 
-    assert "hunter2" not in repr(read_settings())
+    assert "hunter2" not in repr(read_section(Settings))
 
 
 def test_the_environment_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two parts of one process must not see two different settings."""
-    settings.cache_clear()
+    read_once.cache_clear()
     first = settings()
     monkeypatch.setenv("PENSTOCK_PORT", "9999")
 
     second = settings()
 
-    settings.cache_clear()
+    read_once.cache_clear()
     assert second is first

@@ -1,4 +1,4 @@
-"""Secrets at rest: nobody reads, changes or moves them without the key."""
+"""Secrets at rest cannot be read, changed or moved without the key."""
 
 import os
 import stat
@@ -34,8 +34,8 @@ def test_what_was_sealed_can_be_opened(plain: bytes, about: str) -> None:
     assert vault.open(vault.seal(plain, about=about), about=about) == plain
 
 
-def test_a_seal_hides_what_it_holds_and_that_two_hold_the_same() -> None:
-    """Whoever reads the table must not even learn that two subscriptions share a secret."""
+def test_a_seal_hides_its_secret_and_two_seals_of_it_differ() -> None:
+    """A reader of the table must not even see that two subscriptions share a secret."""
     vault = Vault(KEY)
 
     first = vault.seal(b"whsec_secret", about=SUBSCRIPTION)
@@ -56,7 +56,7 @@ def test_a_seal_with_any_bit_changed_is_broken() -> None:
             vault.open(bytes(changed), about=SUBSCRIPTION)
 
 
-def test_a_seal_that_was_cut_is_broken() -> None:
+def test_a_truncated_seal_is_broken() -> None:
     vault = Vault(KEY)
     sealed = vault.seal(b"secret", about=SUBSCRIPTION)
 
@@ -66,7 +66,7 @@ def test_a_seal_that_was_cut_is_broken() -> None:
 
 
 def test_a_secret_cannot_be_moved_to_another_row() -> None:
-    """Who can write to the table could else have his deliveries signed with another's secret."""
+    """Otherwise write access to the table would allow signing with another one's secret."""
     vault = Vault(KEY)
     sealed = vault.seal(b"secret", about=SUBSCRIPTION)
 
@@ -85,7 +85,7 @@ def test_without_its_key_a_seal_is_broken_and_says_which_key_is_missing() -> Non
 
 
 def test_an_older_key_opens_and_the_current_one_seals() -> None:
-    """A key is changed by putting a new one in front; nothing has to be sealed anew at once."""
+    """A key is rotated by putting a new one first; nothing has to be sealed again at once."""
     before = Vault(OTHER_KEY).seal(b"secret", about=SUBSCRIPTION)
     vault = Vault(KEY, OTHER_KEY)
 
@@ -137,7 +137,7 @@ def test_the_first_of_several_keys_is_the_current_one() -> None:
         ("A" * 41, "key 1 of 1 is not base64"),
     ],
 )
-def test_a_wrong_key_is_refused_with_the_reason_and_a_way_out(text: str, reason: str) -> None:
+def test_an_invalid_key_is_refused_with_the_reason_and_a_hint(text: str, reason: str) -> None:
     with pytest.raises(BadSetting) as caught:
         parse_keys(text)
 
@@ -146,7 +146,7 @@ def test_a_wrong_key_is_refused_with_the_reason_and_a_way_out(text: str, reason:
 
 
 def test_a_refused_key_is_not_repeated_in_the_message() -> None:
-    """Messages end in logs, and the key may be right but for its last letter."""
+    """Messages go to logs, and the key may be right except for one letter."""
     text = b64encode(KEY).decode()[:-4] + "!!!!"
 
     with pytest.raises(BadSetting) as caught:
@@ -155,7 +155,7 @@ def test_a_refused_key_is_not_repeated_in_the_message() -> None:
     assert text[:8] not in str(caught.value)
 
 
-def test_a_key_that_we_make_is_one_that_we_take() -> None:
+def test_a_generated_key_can_be_parsed() -> None:
     first, second = parse_keys(f"{make_key()},{make_key()}")
 
     assert first != second
@@ -171,7 +171,7 @@ def test_a_data_folder_keeps_its_key(tmp_path: Path) -> None:
     assert len(b64decode(made, altchars="-_")) == 32
 
 
-def test_only_our_own_account_can_read_the_key(tmp_path: Path) -> None:
+def test_only_the_own_account_can_read_the_key(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         load_or_make_key(tmp_path)
@@ -199,8 +199,8 @@ def test_a_key_file_that_is_damaged_is_named_and_not_replaced(tmp_path: Path) ->
     assert path.read_bytes() == b"\xff\xfe"
 
 
-def test_threads_that_ask_at_once_get_one_key(tmp_path: Path) -> None:
-    """Many rounds, because two that make a key at the same moment are rare."""
+def test_concurrent_threads_get_one_key(tmp_path: Path) -> None:
+    """Many rounds, because two threads seldom generate a key at the same moment."""
     for round_number in range(30):
         folder = tmp_path / str(round_number)
         folder.mkdir()
@@ -238,7 +238,7 @@ print(load_or_make_key(Path(sys.argv[1])), flush=True)
 """
 
 
-def test_processes_that_ask_at_once_get_one_key(tmp_path: Path) -> None:
+def test_concurrent_processes_get_one_key(tmp_path: Path) -> None:
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", ASK, str(tmp_path)],

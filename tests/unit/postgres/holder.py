@@ -1,4 +1,4 @@
-"""A process that runs the embedded server of a folder until it is killed or told to stop."""
+"""A process that runs the embedded server of a folder until it is killed or its stdin is closed."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The embedded server: one owner per folder, and no way to die that loses data."""
+"""The embedded server: one owner per folder, and no data loss after any crash."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ def holder(data_dir: Path) -> Generator[tuple[subprocess.Popen[str], int]]:
 
 
 def kill_and_wait(pid: int) -> None:
-    """Kill a process that is not our child, and return when it is gone."""
+    """Kill a process that is not a child of this one, and return when it has ended."""
     process = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
     select.select([process], [], [])
@@ -71,7 +71,7 @@ async def test_data_is_kept_over_a_stop_and_a_start(tmp_path: Path) -> None:
         assert await read(second.dsn) == [1]
 
 
-async def test_the_server_is_durable_and_out_of_reach_of_the_network(tmp_path: Path) -> None:
+async def test_the_server_is_durable_and_does_not_listen_on_the_network(tmp_path: Path) -> None:
     with running(tmp_path) as server:
         connection = await connect(server.dsn)
         names = ["fsync", "synchronous_commit", "full_page_writes", "listen_addresses"]
@@ -125,8 +125,8 @@ async def test_a_folder_is_recovered_after_owner_and_server_were_killed(tmp_path
             assert await read(server.dsn) == [1]
 
 
-async def test_a_pid_file_that_names_a_stranger_is_stale(tmp_path: Path) -> None:
-    """After a reboot, or in a container, the number of the old server is soon given again."""
+async def test_a_pid_file_that_names_another_process_is_stale(tmp_path: Path) -> None:
+    """After a reboot, or in a container, the pid of the old server is soon reused."""
     with running(tmp_path) as server:
         await write(server.dsn, 1)
         told = (server.cluster.pgdata / "postmaster.pid").read_text()
@@ -139,7 +139,7 @@ async def test_a_pid_file_that_names_a_stranger_is_stale(tmp_path: Path) -> None
 
 
 def test_a_lock_file_that_nobody_holds_is_ignored(tmp_path: Path) -> None:
-    """Its pid may belong to anybody by now, even to process 1."""
+    """Its pid may belong to any process by now, even to process 1."""
     (tmp_path / "penstock.lock").write_text("1")
 
     with running(tmp_path):
@@ -147,7 +147,7 @@ def test_a_lock_file_that_nobody_holds_is_ignored(tmp_path: Path) -> None:
 
 
 async def test_a_killed_server_is_restarted_by_its_owner(tmp_path: Path) -> None:
-    """Nobody else would: `up` is the only process that a newcomer has."""
+    """Nothing else would: `up` is the only process of a new user."""
     async with embedded_server(tmp_path) as server:
         await write(server.dsn, 1)
         killed = server.pid
@@ -161,7 +161,7 @@ async def test_a_killed_server_is_restarted_by_its_owner(tmp_path: Path) -> None
 
 
 async def test_a_folder_with_a_very_long_name_works(tmp_path: Path) -> None:
-    """The path of a unix socket ends at about a hundred bytes."""
+    """The path of a unix socket is limited to about a hundred bytes."""
     folder = tmp_path / ("long name with spaces and 'quotes' " * 5)
 
     with running(folder) as server:
@@ -181,7 +181,7 @@ def test_stopping_twice_does_nothing(tmp_path: Path) -> None:
     assert not is_alive(server.cluster)
 
 
-def test_a_half_made_cluster_is_made_again(tmp_path: Path) -> None:
+def test_an_incomplete_cluster_is_created_again(tmp_path: Path) -> None:
     """The first start may be killed in the middle of initdb."""
     draft = tmp_path / "postgres" / "draft"
     draft.mkdir(parents=True)
@@ -223,8 +223,8 @@ async def test_cancelling_the_body_stops_the_server(tmp_path: Path) -> None:
     assert not is_alive(server.cluster)
 
 
-def test_a_server_that_does_not_start_tells_its_last_words_in_one_line(tmp_path: Path) -> None:
-    """The reason is in PostgreSQL's own log, where a newcomer would not look."""
+def test_a_server_that_does_not_start_shows_its_last_log_lines(tmp_path: Path) -> None:
+    """The reason is in PostgreSQL's own log, where a new user would not look."""
     with pytest.raises(EmbeddedFailed) as caught:
         start(tmp_path, options={"shared_buffers": "lots"})
 

@@ -7,7 +7,7 @@ from penstock.postgres.listen import listen
 from penstock.postgres.pool import Pool
 
 
-async def test_a_notification_is_heard_with_its_payload(dsn: str, db: Pool) -> None:
+async def test_a_notification_is_received_with_its_payload(dsn: str, db: Pool) -> None:
     heard: asyncio.Queue[str] = asyncio.Queue()
     connected = asyncio.Event()
 
@@ -20,8 +20,8 @@ async def test_a_notification_is_heard_with_its_payload(dsn: str, db: Pool) -> N
         assert [await heard.get(), await heard.get()] == ["one", "three"]
 
 
-async def test_a_listener_comes_back_after_its_connection_is_killed(dsn: str, db: Pool) -> None:
-    """What was notified while it was gone is lost, so each connection is announced."""
+async def test_a_listener_reconnects_after_its_connection_is_killed(dsn: str, db: Pool) -> None:
+    """Notifications meanwhile are lost, so each connection calls `on_connect`."""
     heard: asyncio.Queue[str] = asyncio.Queue()
     connections: asyncio.Queue[None] = asyncio.Queue()
 

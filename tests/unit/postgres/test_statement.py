@@ -1,4 +1,4 @@
-"""Every statement that we ship, against the schema that we ship."""
+"""Every shipped statement, prepared against the shipped schema."""
 
 from pathlib import Path
 from typing import LiteralString, cast

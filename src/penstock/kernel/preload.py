@@ -1,4 +1,4 @@
-"""Bring what the handlers of a claimed batch need, with one query for all of them."""
+"""Load what the handlers of a claimed batch need, with one query for all of them."""
 
 import dataclasses
 
@@ -10,12 +10,12 @@ from penstock.kernel.payload import UNDECODABLE, decoder
 from penstock.postgres.pool import Connection
 
 
-async def gather(db: Connection, lease: Lease, kind: AnyKind) -> Lease:
-    """Return the lease with what the kind's `gather` has made of its payloads.
+async def preload(db: Connection, lease: Lease, kind: AnyKind) -> Lease:
+    """Return the lease with the values that the kind's `preload` returned for its payloads.
 
-    A payload of another type is left as it is: the attempt will say so.
+    A payload of another type is left unchanged: its attempt fails with the reason.
     """
-    assert kind.gather is not None
+    assert kind.preload is not None
     decode = decoder(kind.payload_type).decode
     sound: list[Claimed] = []
     payloads: list[object] = []
@@ -27,6 +27,6 @@ async def gather(db: Connection, lease: Lease, kind: AnyKind) -> Lease:
             flawed.append(claimed)
         else:
             sound.append(claimed)
-    made = await kind.gather(db, payloads)
-    ready = [replace(claimed, gathered=each) for claimed, each in zip(sound, made, strict=True)]
+    made = await kind.preload(db, payloads)
+    ready = [replace(claimed, preloaded=each) for claimed, each in zip(sound, made, strict=True)]
     return dataclasses.replace(lease, items=ready + flawed)

@@ -3,12 +3,12 @@
 import pytest
 
 from penstock.base.errors import InvalidInput, Unauthenticated, UnknownKey
+from penstock.kernel.api_keys import authenticate, create_key, list_keys, revoke_key
 from penstock.kernel.inspect import list_audit
-from penstock.kernel.keys import authenticate, create_key, list_keys, revoke_key
 from penstock.postgres.pool import Connection
 
 
-async def test_a_token_opens_what_its_key_allows(db: Connection) -> None:
+async def test_a_token_authenticates_with_the_scopes_of_its_key(db: Connection) -> None:
     key, token = await create_key(db, "ci", ["produce", "read"], who="test")
 
     found = await authenticate(db, token)
@@ -17,8 +17,8 @@ async def test_a_token_opens_what_its_key_allows(db: Connection) -> None:
     assert (found.name, found.scopes) == ("ci", ["produce", "read"])
 
 
-async def test_nothing_at_rest_tells_the_token(db: Connection) -> None:
-    """Whoever reads the database must not be able to use it as a client."""
+async def test_the_token_is_not_stored(db: Connection) -> None:
+    """A reader of the database must not be able to act as a client."""
     key, token = await create_key(db, "ci", ["read"], who="test")
     secret = token.removeprefix(f"psk_{key.key_id}_")
 
@@ -47,7 +47,7 @@ async def test_a_revoked_key_is_refused_for_good(db: Connection) -> None:
 @pytest.mark.parametrize(
     "token", ["", "psk", "psk_", "psk__", "psk_a_b", "psk_\x00_b", "\ud800", "x" * 100_000]
 )
-async def test_a_token_that_is_none_is_refused(shared: Connection, token: str) -> None:
+async def test_a_malformed_token_is_refused(shared: Connection, token: str) -> None:
     with pytest.raises(Unauthenticated):
         await authenticate(shared, token)
 
@@ -116,7 +116,7 @@ async def test_revoking_what_does_not_exist_is_an_error(db: Connection) -> None:
         await revoke_key(db, "nothing", who="ops")
 
 
-async def test_giving_a_revoked_token_again_does_not_revive_it(db: Connection) -> None:
+async def test_a_revoked_token_given_again_stays_revoked(db: Connection) -> None:
     """A leaked PENSTOCK_ADMIN_KEY that was revoked must not come back with the next start."""
     token = "given-by-the-environment"
     key, _ = await create_key(db, "admin", ["admin"], who="up", token=token)

@@ -1,4 +1,4 @@
-"""API keys: made, listed, revoked; kept as a hash of their token, which is shown once."""
+"""Create, list, revoke and check API keys. Only a hash of the token is stored."""
 
 import hashlib
 import hmac
@@ -26,7 +26,7 @@ TOKEN_LENGTH_MIN = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class ApiKey:
     """An API key without its secret."""
 
     key_id: str
@@ -38,11 +38,11 @@ class Key:
 
 async def create_key(
     db: Connection, name: str, scopes: Sequence[str], *, who: str, token: str | None = None
-) -> tuple[Key, str]:
-    """Make a key and return it with its token, which nobody can ever read again.
+) -> tuple[ApiKey, str]:
+    """Create a key and return it with its token, which cannot be read again.
 
-    A given `token` (for automation) is taken instead of a random one; giving the same one again
-    replaces its name and scopes, and a revoked one stays revoked.
+    A given `token` (for automation) replaces the random one. The same token again updates name
+    and scopes; a revoked key stays revoked.
     """
     if not 1 <= len(name) <= NAME_LENGTH_MAX or not name.isprintable():
         raise InvalidInput("name", f"must have 1 to {NAME_LENGTH_MAX} printable characters")
@@ -55,10 +55,10 @@ async def create_key(
     async with db.transaction():
         row = await db.fetchrow(CREATE_KEY, _key_id(token), name, sorted(set(scopes)), _hash(token))
         if row is None:
-            raise InvalidInput("token", "begins like a key that exists and differs from it")
+            raise InvalidInput("token", "has the same first characters as another key")
         after = {"name": name, "scopes": sorted(set(scopes))}
         await audit(db, who, "key.created", subject=row["key_id"], after=after)
-    return Key(**dict(row.items())), token
+    return ApiKey(**dict(row.items())), token
 
 
 def new_token() -> str:
@@ -66,9 +66,9 @@ def new_token() -> str:
     return f"{PREFIX}_{secrets.token_hex(4)}_{secrets.token_urlsafe(32)}"
 
 
-async def list_keys(db: Queries) -> list[Key]:
-    """Return all keys, revoked ones included, in the order they were made."""
-    return [Key(**dict(row.items())) for row in await db.fetch(LIST_KEYS)]
+async def list_keys(db: Queries) -> list[ApiKey]:
+    """Return all keys, revoked ones included, in the order of creation."""
+    return [ApiKey(**dict(row.items())) for row in await db.fetch(LIST_KEYS)]
 
 
 async def revoke_key(db: Connection, key_id: str, *, who: str) -> None:
@@ -79,7 +79,7 @@ async def revoke_key(db: Connection, key_id: str, *, who: str) -> None:
         await audit(db, who, "key.revoked", subject=key_id)
 
 
-async def authenticate(db: Queries, token: str) -> Key:
+async def authenticate(db: Queries, token: str) -> ApiKey:
     """Return the key of a token, or raise Unauthenticated; compares in constant time."""
     row = await db.fetchrow(READ_KEY, _key_id(token))
     stored: bytes = row["secret_hash"] if row is not None else bytes(32)
@@ -87,11 +87,11 @@ async def authenticate(db: Queries, token: str) -> Key:
     if row is None or not is_same or row["revoked_at"] is not None:
         raise Unauthenticated
     fields = {name: value for name, value in row.items() if name != "secret_hash"}
-    return Key(**fields)
+    return ApiKey(**fields)
 
 
 def _key_id(token: str) -> str:
-    """Return the public part of a token; one that was given gets a part of its hash."""
+    """Return the public part of a token; of a given token, the beginning of its hash."""
     prefix, _, rest = token.partition("_")
     key_id, found, _ = rest.partition("_")
     if prefix == PREFIX and found and key_id.isascii() and key_id.isalnum():
@@ -105,5 +105,5 @@ def _hash(token: str) -> bytes:
 
 
 def _bytes(token: str) -> bytes:
-    """Encode whatever a stranger has sent; half a character is no reason to fail."""
+    """Encode a token from a request; a lone surrogate must not raise."""
     return token.encode(errors="surrogatepass")

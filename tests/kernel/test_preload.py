@@ -15,7 +15,7 @@ from penstock.postgres.pool import Connection, Pool
 from tests.kernel.scene import PATIENCE, outcomes_of, reason_of, worker_of
 
 
-async def test_handlers_get_what_was_gathered_for_all_that_were_claimed_together(
+async def test_handlers_get_what_was_preloaded_for_the_whole_claim(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
     """One query serves hundreds of attempts, whatever their order."""
@@ -23,9 +23,9 @@ async def test_handlers_get_what_was_gathered_for_all_that_were_claimed_together
     got: dict[int, str] = {}
     has_all = asyncio.Event()
 
-    async def gather(_: Connection, payloads: Sequence[int]) -> list[str]:
+    async def preload(_: Connection, payloads: Sequence[int]) -> list[str]:
         asked.append(payloads)
-        return [f"gathered {payload}" for payload in payloads]
+        return [f"preloaded {payload}" for payload in payloads]
 
     async def handle(item: Item[Any]) -> None:
         got[len(got)] = item.payload
@@ -33,21 +33,21 @@ async def test_handlers_get_what_was_gathered_for_all_that_were_claimed_together
             has_all.set()
 
     await enqueue_many(db, lane.name, [NewItem(payload=number) for number in range(100)])
-    kind = Kind(lane=lane.name, payload_type=int, handle=handle, gather=gather)
+    kind = Kind(lane=lane.name, payload_type=int, handle=handle, preload=preload)
     await run_until(worker_of(dsn, pool, kind), has_all)
 
-    assert sorted(got.values()) == sorted(f"gathered {number}" for number in range(100))
+    assert sorted(got.values()) == sorted(f"preloaded {number}" for number in range(100))
     assert len(asked) < 10
 
 
-async def test_items_go_back_untried_when_nothing_can_be_gathered(
+async def test_items_are_returned_unstarted_when_the_preload_fails(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
     """The database may be lost just then; the items must not wait for the end of their lease."""
     tries = 0
     handled = asyncio.Event()
 
-    async def gather(_: Connection, payloads: Sequence[int]) -> Sequence[int]:
+    async def preload(_: Connection, payloads: Sequence[int]) -> Sequence[int]:
         nonlocal tries
         tries += 1
         if tries == 1:
@@ -58,7 +58,7 @@ async def test_items_go_back_untried_when_nothing_can_be_gathered(
         handled.set()
 
     (accepted,) = await enqueue_many(db, lane.name, [NewItem(payload=1)])
-    kind = Kind(lane=lane.name, payload_type=int, handle=handle, gather=gather)
+    kind = Kind(lane=lane.name, payload_type=int, handle=handle, preload=preload)
     await run_until(worker_of(dsn, pool, kind), handled)
 
     assert tries > 1
@@ -66,13 +66,13 @@ async def test_items_go_back_untried_when_nothing_can_be_gathered(
     assert (await balance(db)).is_even
 
 
-async def test_a_payload_of_another_type_is_dead_and_the_others_are_gathered(
+async def test_a_payload_of_another_type_is_dead_and_the_others_are_preloaded(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
     got: list[int] = []
     handled = asyncio.Event()
 
-    async def gather(_: Connection, payloads: Sequence[int]) -> Sequence[int]:
+    async def preload(_: Connection, payloads: Sequence[int]) -> Sequence[int]:
         return [payload * 2 for payload in payloads]
 
     async def handle(item: Item[int]) -> None:
@@ -80,7 +80,7 @@ async def test_a_payload_of_another_type_is_dead_and_the_others_are_gathered(
         handled.set()
 
     flawed, _ = await enqueue_many(db, lane.name, [NewItem(payload="text"), NewItem(payload=21)])
-    kind = Kind(lane=lane.name, payload_type=int, handle=handle, gather=gather)
+    kind = Kind(lane=lane.name, payload_type=int, handle=handle, preload=preload)
     await run_until(worker_of(dsn, pool, kind), handled)
 
     assert got == [42]

@@ -1,0 +1,242 @@
+"""Run the handlers of one lane in this process, up to the lane's concurrency.
+
+Touches no database: the runner claims the leases and settles what has ended.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from penstock.base.aio import spawn
+from penstock.base.watchdog import Guard, Watchdog
+from penstock.kernel.claim import LATE_MAX, Claimed, Lease
+from penstock.kernel.execute import execute, execute_many
+from penstock.kernel.item import Dead, Ending, Returned
+from penstock.kernel.kind import AnyKind
+from penstock.kernel.lane import Lane
+from penstock.kernel.lease import HeldLease, HeldLeases
+from penstock.kernel.pace import Pace
+from penstock.kernel.settle import Ended
+
+RETURNED = Returned()
+EXPIRED = Dead("expired")
+
+# The rate of ended items is measured over intervals of at least this length.
+MEASURE = timedelta(milliseconds=50)
+# An item that is later than LATE_MAX would start together with those of the next slots, which
+# another process may hold: it is given back for another slot. A process that is always late must
+# still make progress: after this many returns in a row, one item starts all the same.
+LATE_RETURNS = 3
+# Handlers that never await would block the event loop for a whole batch, and the database would be
+# idle meanwhile: yield to the loop after this many items.
+YIELD_EVERY = 20
+
+
+@dataclass(slots=True, kw_only=True)
+class Executor:
+    """Runs the items of leases, up to the lane's concurrency at once.
+
+    `on_free` is called when a task has no item left to run, `on_ended` when a lease becomes due
+    for settling sooner; neither may block.
+    """
+
+    kind: AnyKind
+    lane: Lane
+    leases: HeldLeases
+    on_free: Callable[[], None]
+    on_ended: Callable[[], None]
+    is_stopping: bool = False
+    ended_per_second: float = 0.0
+    _waiting: deque[tuple[HeldLease, Claimed]] = field(default_factory=deque)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _running: int = 0
+    _is_starting: bool = False
+    _measured_at: float = 0.0
+    _measured: int = 0
+    _pace: Pace = field(default_factory=Pace)
+    _late_returns: int = 0
+    _stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _watchdog: Watchdog = field(init=False)
+    _unknown: Ending = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._watchdog = Watchdog(self.kind.timeout)
+        self._unknown = self.kind.when_unknown("the worker stopped before the handler had ended")
+
+    def on_hand(self) -> int:
+        """Return how many held items have not ended."""
+        return len(self._waiting) + self._running
+
+    def begin(self, group: asyncio.TaskGroup) -> None:
+        """Continue with the held items; the tasks of an earlier group are gone."""
+        self._running, self._is_starting = 0, False
+        self._start_another(group)
+
+    def receive(self, lease: Lease, group: asyncio.TaskGroup) -> None:
+        """Hold a lease whose claim has committed, and start its items."""
+        held = self.leases.add(lease, now=self._loop.time())
+        self._waiting.extend((held, claimed) for claimed in self.in_starting_order(lease))
+        if self.is_stopping:
+            self._give_back_waiting()
+        self._start_another(group)
+
+    def give_back(self, lease: Lease) -> None:
+        """Hold a lease whose claim has committed, and return all its items unstarted."""
+        held = self.leases.add(lease, now=self._loop.time())
+        for claimed in lease.items:
+            self._end(held, claimed, RETURNED, began_at=self._loop.time())
+
+    def stop(self, *, grace: timedelta) -> None:
+        """Return the items that have not started; the others may run for `grace`."""
+        self.is_stopping = True
+        self._stopped.set()
+        self._give_back_waiting()
+        self._loop.call_later(grace.total_seconds(), self._cancel_tasks)
+
+    def in_starting_order(self, lease: Lease) -> list[Claimed]:
+        """Spread the starts over the lane's jitter window; return the earliest first.
+
+        Not in a lane with a rate: its starts are spaced already, and jitter could exceed the rate.
+        """
+        window = self.lane.jitter_window.total_seconds()
+        if window == 0 or self.lane.rate is not None:
+            return lease.items
+        spread = (
+            replace(claimed, start_in=claimed.start_in + random.uniform(0, window))  # noqa: S311
+            for claimed in lease.items
+        )
+        return sorted(spread, key=lambda claimed: claimed.start_in)
+
+    def _give_back_waiting(self) -> None:
+        while self._waiting:
+            held, claimed = self._waiting.popleft()
+            self._end(held, claimed, RETURNED, began_at=self._loop.time())
+
+    def _cancel_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    def _start_another(self, group: asyncio.TaskGroup) -> None:
+        """Start one more task if an item waits and no other task is about to take it."""
+        if self._waiting and not self._is_starting and self._running < self.lane.concurrency:
+            self._is_starting = True
+            self._running += 1
+            task = spawn(group, self._run_waiting(group))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _run_waiting(self, group: asyncio.TaskGroup) -> None:
+        """Run waiting items one after another until there are none.
+
+        A task starts the next one before it runs its item. So handlers that never await share one
+        task per batch, and the others get one task each, up to the lane's concurrency.
+        """
+        self._is_starting = False
+        ran = 0
+        guard = self._watchdog.guard()
+        try:
+            while self._waiting and self._running <= self.lane.concurrency:
+                held, claimed = self._waiting.popleft()
+                self._start_another(group)
+                if self.kind.handle_many is not None:
+                    await self._run_many(held, claimed, guard)
+                else:
+                    await self._run_one(held, claimed, guard)
+                ran += 1
+                if ran % YIELD_EVERY == 0:
+                    await asyncio.sleep(0)
+        finally:
+            self._running -= 1
+            self.on_free()
+
+    async def _run_one(self, held: HeldLease, claimed: Claimed, guard: Guard) -> None:
+        if claimed.start_in > 0 or self.lane.rate is not None:
+            await self._until_start(held, claimed)
+        began_at = self._loop.time()
+        refusal = self._refusal(held, claimed, began_at)
+        if refusal is not None:
+            self._end(held, claimed, refusal, began_at=began_at)
+            return
+        ending = self._unknown
+        try:
+            ending = await execute(claimed, self.kind, held.lease.token, guard=guard)
+        finally:
+            self._end(held, claimed, ending, began_at=began_at)
+
+    async def _run_many(self, held: HeldLease, first: Claimed, guard: Guard) -> None:
+        """Run a batch handler on all items of the lease that may start together with the first."""
+        start_in = max(first.start_in, self._loop.time() - held.claimed_at)
+        batch = [first]
+        while self._waiting and self._waiting[0][0] is held:
+            if self._waiting[0][1].start_in > start_in:
+                break
+            batch.append(self._waiting.popleft()[1])
+        await self._until_start(held, first)
+        began_at = self._loop.time()
+        refusals = {claimed.id: self._refusal(held, claimed, began_at) for claimed in batch}
+        wanted = [claimed for claimed in batch if refusals[claimed.id] is None]
+        endings = {claimed.id: self._unknown for claimed in wanted}
+        try:
+            outcomes = await execute_many(wanted, self.kind, held.lease.token, guard=guard)
+            endings |= {item.id: outcome for item, outcome in zip(wanted, outcomes, strict=True)}
+        finally:
+            for claimed in batch:
+                ending = refusals[claimed.id] or endings[claimed.id]
+                self._end(held, claimed, ending, began_at=began_at)
+
+    async def _until_start(self, held: HeldLease, claimed: Claimed) -> None:
+        """Wait for the item's start. A stop ends the wait; the item is then returned."""
+        if claimed.start_in > 0:
+            await self._until(held.claimed_at + claimed.start_in)
+        if self.lane.rate is not None:
+            now = self._loop.time()
+            turn_at = self._pace.turn(now, rate=self.lane.rate, burst=self.lane.burst)
+            if turn_at > now:
+                await self._until(turn_at)
+
+    async def _until(self, moment: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(moment):
+                await self._stopped.wait()
+
+    def _refusal(self, held: HeldLease, claimed: Claimed, now: float) -> Ending | None:
+        """Return the ending of an item that must not start: paused, lease lost, or too late."""
+        # A worker that was suspended must not start items that another worker may hold by now.
+        is_lost = held.may_be_lost(self.lane.lease, now)
+        if not self.lane.enabled or self.is_stopping or is_lost:
+            return RETURNED
+        if self.lane.rate is not None and self._has_missed_slot(held, claimed, now):
+            return RETURNED
+        if claimed.not_after is None:
+            return None
+        elapsed = now - held.claimed_at
+        is_late = held.lease.claimed_at + timedelta(seconds=elapsed) > claimed.not_after
+        return EXPIRED if is_late else None
+
+    def _has_missed_slot(self, held: HeldLease, claimed: Claimed, now: float) -> bool:
+        """Return whether an item is too late for its slot and must get another one."""
+        if held.lease.items[-1].start_in <= 0:
+            return False  # All items fit into the burst, so no later slot of this lease follows.
+        late = now - held.claimed_at - max(claimed.start_in, 0.0)
+        if late <= LATE_MAX.total_seconds() or self._late_returns == LATE_RETURNS:
+            self._late_returns = 0
+            return False
+        self._late_returns += 1
+        return True
+
+    def _end(self, held: HeldLease, claimed: Claimed, ending: Ending, *, began_at: float) -> None:
+        now = self._loop.time()
+        ended = Ended(claimed, ending, int((now - began_at) * 1000))
+        if held.end(ended, now):
+            self.on_ended()
+        self._measured += 1
+        if now - self._measured_at > MEASURE.total_seconds():
+            self.ended_per_second = self._measured / (now - self._measured_at)
+            self._measured_at, self._measured = now, 0

@@ -1,0 +1,59 @@
+"""The kernel's metrics. Each is shown before anything was counted: an alert on a name that does
+not exist yet would never fire.
+"""
+
+from penstock.base.meter import Counter, Distribution, Gauge
+
+LANE = ("lane",)
+
+CLAIMED = Counter("dispatch_batch_claimed_total", "Items claimed.", LANE)
+CLAIMS = Counter("claim_batches_total", "Claims that took at least one item.", LANE)
+CYCLE_SECONDS = Distribution(
+    "dispatch_cycle_duration_seconds", "Duration of a claim, with the preload of its items.", LANE
+)
+WAKE_UPS = Counter("notify_wakeups_total", "Wake-ups by a notification.")
+ATTEMPTS = Counter(
+    "attempts_total",
+    "Attempts by outcome: `done`, `retry`, `snooze`, `hold`, `dead`, and `returned` for items that "
+    "were given back before they started.",
+    ("lane", "state"),
+)
+LATENCY_MS = Distribution(
+    "dispatch_latency_ms", "How long the handlers of attempts took, in milliseconds.", LANE
+)
+REQUEUED = Counter(
+    "reaper_requeues_total", "Items that this process gave back from expired leases."
+)
+WORKFLOWS = Counter(
+    "dispatch_workflow_started_total",
+    "Workflows started; empty without an integration that starts workflows.",
+    LANE,
+)
+WORKFLOW_FAILURES = Counter(
+    "dispatch_workflow_start_failures_total",
+    "Workflow starts that failed; empty without an integration that starts workflows.",
+    LANE,
+)
+
+# Read together, by one statement for all lanes.
+DEPTH = Gauge(
+    "dispatch_queue_depth",
+    "Items by status: `READY` (also those that are not due yet), `PARKED`, `LEASED`, `HELD`, "
+    "`DEAD`.",
+    ("lane", "status"),
+)
+PENDING = Gauge("outbox_pending_depth", "Items that wait, ready or parked.", LANE)
+OLDEST_SECONDS = Gauge(
+    "oldest_pending_age_seconds",
+    "How long the oldest due item has been due, in seconds; 0 if none is due.",
+    LANE,
+)
+DEAD = Gauge("dlq_depth", "Dead letters.", LANE)
+STUCK = Gauge(
+    "stuck_dispatching_count", "Leases that have expired and are not yet given back.", LANE
+)
+
+METRICS = (
+    CLAIMED, WORKFLOWS, WORKFLOW_FAILURES, CYCLE_SECONDS, WAKE_UPS, CLAIMS, LATENCY_MS, ATTEMPTS,
+    REQUEUED, DEPTH, PENDING, OLDEST_SECONDS, DEAD, STUCK,
+)  # fmt: skip
