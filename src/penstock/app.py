@@ -1,41 +1,31 @@
-"""The composition root: a Penstock has a database, handlers, and what they need to run."""
+"""A Penstock: handlers by lane, the domains of this process, and their life cycle."""
 
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
-from penstock.base.aio import BlockingLoop, supervise
-from penstock.base.errors import BadSetting, InvalidInput, MissingExtra
+from penstock.base.aio import BlockingLoop, spawn, supervise
+from penstock.base.errors import BadSetting, InvalidInput
 from penstock.base.log import Logger, get_logger
 from penstock.base.meter import Meter
 from penstock.base.settings import Settings, settings
-from penstock.base.vault import Vault, load_or_make_key, parse_keys
-from penstock.contract import Build, Domain, Resources
+from penstock.compose.domains import chosen_domains, migration_packages, read_settings_of
+from penstock.contract import Domain, Resources, Service
 from penstock.contract.http import Endpoint
-from penstock.domains import slots, webhooks
-from penstock.domains.webhooks.accept import Publish, accept_messages
-from penstock.integrations.http_client.egress import Egress
-from penstock.integrations.http_client.poster import Poster
-from penstock.integrations.kafka.options import Options, security_options
+from penstock.contract.resources import choose_vault
 from penstock.kernel import enqueue as kernel_enqueue
 from penstock.kernel.item import Accepted, Item, NewItem, Outcome, Retry
 from penstock.kernel.kind import TIMEOUT, AnyKind, Kind
-from penstock.kernel.lane import Lane, create_lane
+from penstock.kernel.lane import FIELDS, Lane, create_lane
 from penstock.kernel.sweep import sweep_forever
 from penstock.kernel.worker import Worker
-from penstock.limits.gate import Gate
-from penstock.limits.local import LocalGate
 from penstock.postgres.embedded import Server, find_running, start, stop
-from penstock.postgres.migrate import migrate
+from penstock.postgres.migrate import check, migrate
 from penstock.postgres.pool import Connection, Pool, keep_trying, open_pool
-
-# Packages with migrations, in the order they build on each other.
-OWNERS = ("penstock.kernel", "penstock.domains.slots", "penstock.domains.webhooks")
 
 T = TypeVar("T")
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
@@ -52,13 +42,17 @@ class Penstock:
 
     dsn: str | None = None
     data_dir: Path | None = None  # Of an embedded database; None is PENSTOCK_DATA_DIR.
+    domains: Sequence[Domain] | None = None  # None: those that PENSTOCK_DOMAINS names.
+    migrates: bool = True  # Or only check, when the app opens, that the schema fits.
     log: Logger = field(default_factory=get_logger)
     meter: Meter = field(default_factory=Meter)
     kinds: dict[str, AnyKind] = field(default_factory=dict)
     _policies: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     endpoints: tuple[Endpoint, ...] = ()
-    _builds: list[Build] = field(default_factory=lambda: list(DOMAINS))
-    _plugged: list[str] = field(default_factory=list)
+    services: tuple[Service, ...] = ()
+    _added: list[Domain] = field(default_factory=list)
+    _domain_lanes: list[str] = field(default_factory=list)
+    _resources: Resources | None = None
     _closes: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     _server: Server | None = None
     _pool: Pool | None = None
@@ -97,9 +91,13 @@ class Penstock:
 
         return register
 
-    def plug(self, build: Build) -> None:
-        """Add a domain; it is built when the app opens, with what the app lends it."""
-        self._builds.append(build)
+    def add_domain(self, domain: Domain) -> None:
+        """Add a domain to those that this process runs; it is built when the app opens."""
+        self._added.append(domain)
+
+    def all_domains(self) -> Sequence[Domain]:
+        """Return the domains of this process; raises BadSetting for a name that nothing offers."""
+        return (*(chosen_domains() if self.domains is None else self.domains), *self._added)
 
     def _add(self, kind: AnyKind, policy: Mapping[str, Any]) -> None:
         if kind.lane in self.kinds:
@@ -202,9 +200,18 @@ class Penstock:
             raise RuntimeError("open the app first: async with app: …")
         return self._pool
 
+    @property
+    def resources(self) -> Resources:
+        """What the app lends to its domains; only inside `async with`."""
+        if self._resources is None:
+            raise RuntimeError("open the app first: async with app: …")
+        return self._resources
+
     async def open(self) -> None:
-        """Wait for the database, migrate it, open the pool and make the handlers' lanes."""
+        """Wait for the database, migrate or check it, open the pool, make the handlers' lanes."""
         chosen = settings()
+        domains = self.all_domains()
+        read_settings_of(domains)
         if not (self.dsn or chosen.database_url or find_running(chosen.data_dir)):
             self._server = start(chosen.data_dir, log=self.log)
             self.dsn = self._server.dsn
@@ -213,32 +220,34 @@ class Penstock:
                 self.address, min_size=chosen.pool_size_min, max_size=chosen.pool_size_max
             )
         )
-        resources = Resources(
+        self._resources = Resources(
             pool=self._pool,
             settings=chosen,
             vault=choose_vault(self.address, self.data_dir),
             log=self.log,
             meter=self.meter,
         )
-        domains: list[Domain] = []
-        for build in self._builds:
-            domains.append(build(resources))
-            self._closes += domains[-1].close
-        self.endpoints = tuple(
-            replace(each, tag=domain.name) for domain in domains for each in domain.endpoints
-        )
         for domain in domains:
-            for kind in domain.kinds:
-                self._add(kind, domain.policies.get(kind.lane, {}))
-                self._plugged.append(kind.lane)
-        owners = dict.fromkeys([*OWNERS, *(own for domain in domains for own in domain.owners)])
-        await self.keep_trying(lambda: self._prepare(list(owners)))
+            self._build(domain, self._resources)
+        await self.keep_trying(lambda: self._prepare(migration_packages(domains)))
 
-    async def _prepare(self, owners: list[str]) -> None:
+    def _build(self, domain: Domain, resources: Resources) -> None:
+        runtime = domain.build(resources)
+        self._closes += runtime.close
+        self.services += tuple(runtime.services)
+        self.endpoints += tuple(replace(each, tag=domain.name) for each in runtime.endpoints)
+        for kind in runtime.kinds:
+            self._add(kind, domain.policies.get(kind.lane, {}))
+            self._domain_lanes.append(kind.lane)
+
+    async def _prepare(self, packages: Sequence[str]) -> None:
         """Bring the database up to date; a repeat finds what is there already."""
         async with self.pool.acquire() as db:
-            for name in await migrate(db, owners):
-                self.log.info("migration.applied", migration=name)
+            if self.migrates:
+                for name in await migrate(db, packages):
+                    self.log.info("migration.applied", migration=name)
+            else:
+                await check(db, packages)
             for lane in self.kinds:
                 await self.create_lane(db, lane, who="app", **self._policies.get(lane, {}))
 
@@ -252,11 +261,12 @@ class Penstock:
 
     async def close(self) -> None:
         """Close the pools, and stop the database if this app has started it."""
-        # They stand on what the app has lent them; when it opens again, they are built anew.
-        for lane in self._plugged:
+        # What domains have built holds the app's resources; when it opens again, they build anew.
+        for lane in self._domain_lanes:
             del self.kinds[lane], self._policies[lane]
-        self._plugged.clear()
-        self.endpoints = ()
+        self._domain_lanes.clear()
+        self.endpoints, self.services = (), ()
+        self._resources = None
         while self._closes:
             await self._closes.pop()()
         if self._blocking is not None:
@@ -285,7 +295,10 @@ class Penstock:
         await self.close()
 
     async def run_worker(self, stop: asyncio.Event, *, lanes: Sequence[str] | None = None) -> None:
-        """Run the handlers of all lanes, or of some, until `stop` is set."""
+        """Run the handlers of all lanes, or of some, and the services, until `stop` is set.
+
+        Services end first, so that what they have taken in is still executed.
+        """
         unknown = set(lanes or ()) - self.kinds.keys()
         if unknown:
             raise InvalidInput("lane", f"no handler for {', '.join(sorted(unknown))}")
@@ -298,27 +311,30 @@ class Penstock:
             poll_interval=settings().poll_interval,
             grace=settings().shutdown_grace,
         )
-        await worker.run(stop)
+        if not self.services:
+            await worker.run(stop)
+            return
+        last = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            spawn(group, worker.run(last), name="worker")
+            await self._run_services(stop)
+            last.set()
 
-    def run_consumer(self, stop: asyncio.Event) -> Coroutine[Any, Any, None]:
-        """Accept events from Kafka until `stop` is set; BadSetting or MissingExtra come at once."""
-        chosen = settings()
-        if chosen.kafka_bootstrap is None:
-            raise BadSetting("PENSTOCK_KAFKA_BOOTSTRAP", "is not set")
+    async def _run_services(self, stop: asyncio.Event) -> None:
+        """Run the services until `stop` is set; cancel those that do not end within the grace."""
+        grace = settings().shutdown_grace.total_seconds()
         try:
-            from penstock.integrations.kafka.consumer import Consumer, Source  # noqa: PLC0415
-        except ModuleNotFoundError as absent:
-            raise MissingExtra("kafka", "PENSTOCK_KAFKA_BOOTSTRAP") from absent
-        source = Source(
-            bootstrap=chosen.kafka_bootstrap,
-            topic=chosen.kafka_topic,
-            group=chosen.kafka_group,
-            dead_topic=chosen.kafka_dead_topic,
-            options=_kafka_options(chosen),
-        )
-        accept = partial(accept_messages, self.pool, data_bytes_max=chosen.payload_bytes_max)
-        consumer = Consumer(source, accept, log=self.log, meter=self.meter)
-        return supervise(lambda: consumer.run(stop), name="consumer", log=self.log)
+            async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as group:
+                for service in self.services:
+                    spawn(group, self.run_service(service, stop), name=service.name)
+                await stop.wait()
+                limit.reschedule(asyncio.get_running_loop().time() + grace)
+        except TimeoutError:
+            self.log.warning("service.abandoned", grace_seconds=grace)
+
+    async def run_service(self, service: Service, stop: asyncio.Event) -> None:
+        """Run a service until `stop` is set; it is restarted when it fails."""
+        await supervise(lambda: service.run(stop), name=service.name, log=self.log)
 
     async def run_sweeper(self) -> None:
         """Repair and clean until cancelled; one per deployment is enough, more do no harm."""
@@ -329,95 +345,12 @@ class Penstock:
         )
 
 
-def choose_vault(address: str, data_dir: Path | None = None) -> Vault:
-    """Return what seals secrets: with the key that is set, or that of the database's own folder."""
-    chosen = settings()
-    if chosen.secret_key is not None:
-        return Vault(*parse_keys(chosen.secret_key.get_secret_value()))
-    folder = data_dir or chosen.data_dir
-    if address == find_running(folder):
-        return Vault(*parse_keys(load_or_make_key(folder)))
-    return Vault()
-
-
-def build_webhooks(resources: Resources) -> Domain:
-    """Bring webhooks together with what carries them: an HTTP client, Redis, Kafka."""
-    chosen = resources.settings
-    egress = Egress(chosen.egress_allow, ports=frozenset(chosen.egress_ports) or None)
-    poster = Poster(egress)
-    gate: Gate = LocalGate()
-    closes: list[Callable[[], Awaitable[None]]] = [poster.close]
-    if chosen.redis_url is not None:
-        gate, close = _share_gate(chosen.redis_url.get_secret_value(), gate, resources)
-        closes.append(close)
-    publish: Publish | None = None
-    if chosen.events_to == "kafka":
-        publish, close = _publish_to_kafka(resources)
-        closes.append(close)
-    domain = webhooks.build(resources, poster=poster, gate=gate, publish=publish)
-    return replace(domain, close=closes)
-
-
-def _share_gate(
-    url: str, local: Gate, resources: Resources
-) -> tuple[Gate, Callable[[], Awaitable[None]]]:
-    """Return the gate of all workers on one Redis, and what closes it."""
-    try:
-        from penstock.integrations.redis.client import connect  # noqa: PLC0415  An extra.
-        from penstock.integrations.redis.fallback import FallbackGate  # noqa: PLC0415
-        from penstock.integrations.redis.gate import RedisGate  # noqa: PLC0415
-    except ModuleNotFoundError as absent:
-        raise MissingExtra("redis", "PENSTOCK_REDIS_URL") from absent
-    client = connect(url)
-    shared = RedisGate(client)
-    gate = FallbackGate(shared, local, log=resources.log, meter=resources.meter)
-
-    async def close() -> None:
-        await shared.released()
-        await client.aclose()
-
-    return gate, close
-
-
-def _publish_to_kafka(resources: Resources) -> tuple[Publish, Callable[[], Awaitable[None]]]:
-    """Return what publishes events, and what closes it."""
-    try:
-        from penstock.integrations.kafka.publisher import Publisher  # noqa: PLC0415  An extra.
-    except ModuleNotFoundError as absent:
-        raise MissingExtra("kafka", "PENSTOCK_EVENTS_TO") from absent
-    chosen = resources.settings
-    assert chosen.kafka_bootstrap is not None, "settings without it are refused"
-    publisher = Publisher(
-        chosen.kafka_bootstrap,
-        chosen.kafka_topic,
-        log=resources.log,
-        options=_kafka_options(chosen),
-    )
-    return publisher.publish, publisher.close
-
-
-def _kafka_options(chosen: Settings) -> Options:
-    password = chosen.kafka_password
-    return security_options(
-        tls=chosen.kafka_tls,
-        ca=chosen.kafka_ca,
-        mechanism=chosen.kafka_mechanism,
-        username=chosen.kafka_username,
-        password=None if password is None else password.get_secret_value(),
-    )
-
-
-DOMAINS: tuple[Build, ...] = (slots.build, build_webhooks)
-
-
 def default_policy(chosen: Settings) -> dict[str, Any]:
     """Return what the environment says of new lanes."""
     return {
-        "max_attempts": chosen.max_attempts,
-        "backoff_base": chosen.backoff_base,
-        "backoff_cap": chosen.backoff_max,
-        "backoff_jitter": chosen.backoff_jitter,
-        "payload_bytes_max": chosen.payload_bytes_max,
+        name: getattr(chosen, field.rule.setting)
+        for name, field in FIELDS.items()
+        if field.rule.setting is not None
     }
 
 

@@ -11,10 +11,10 @@ from penstock.base.clock import FakeClock
 from penstock.base.watchdog import Watchdog
 from penstock.kernel.claim import Claimed, Cursor, Lease, claim
 from penstock.kernel.execute import execute, execute_many
-from penstock.kernel.gather import gather
 from penstock.kernel.item import Dead, Ending, ItemId, Outcome, Returned
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import read_lane
+from penstock.kernel.preload import preload
 from penstock.kernel.replay import continue_replays
 from penstock.kernel.settle import Ended, settle
 from penstock.kernel.sweep import expire, promote_vacated, rescue
@@ -113,8 +113,8 @@ async def _run_batch(db: Connection, kind: AnyKind, seen: _Pass, *, now: datetim
         now=now,
     )
     if isinstance(found, Lease):
-        if kind.gather is not None:
-            found = await gather(db, found, kind)
+        if kind.preload is not None:
+            found = await preload(db, found, kind)
         ended = [Ended(*each, 0) for each in await _endings(found, kind, now=now)]
         async with db.transaction():
             await settle(db, lane, found, ended=ended, closes=True, now=now)

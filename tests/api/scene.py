@@ -10,18 +10,18 @@ from httpx import ASGITransport, AsyncBaseTransport, AsyncClient, Response
 from starlette.types import ASGIApp
 
 from penstock import Item, Money, Penstock
-from penstock.api.table import endpoints
-from penstock.app import DOMAINS
+from penstock.api import endpoints
 from penstock.base.log import get_logger
 from penstock.base.meter import Meter
 from penstock.base.settings import Settings
 from penstock.base.vault import Vault
+from penstock.compose.domains import BUILT_IN
 from penstock.contract import Resources
 from penstock.contract.http import Endpoint
+from penstock.kernel.api_keys import create_key
 from penstock.kernel.claim import Cursor, Lease, claim
 from penstock.kernel.inspect import Balance, balance
 from penstock.kernel.item import Ending
-from penstock.kernel.keys import create_key
 from penstock.kernel.lane import create_lane, read_lane
 from penstock.kernel.settle import Ended, settle
 
@@ -46,7 +46,7 @@ class Payment(msgspec.Struct):
 
 
 def all_endpoints() -> Sequence[Endpoint]:
-    """Return the whole table, domains' included, to be looked at: without a database none works."""
+    """Return the whole table, domains' included, to be read: without a database none works."""
     resources = Resources(
         pool=cast("Any", None),
         settings=Settings(),
@@ -54,11 +54,9 @@ def all_endpoints() -> Sequence[Endpoint]:
         log=get_logger(),
         meter=Meter(),
     )
-    domains = [build(resources) for build in DOMAINS]
-    return [
-        *(each for domain in domains for each in domain.endpoints),
-        *endpoints(payload_bytes_max=1_000),
-    ]
+    runtimes = [domain.build(resources) for domain in BUILT_IN]
+    theirs = tuple(each for runtime in runtimes for each in runtime.endpoints)
+    return endpoints(Penstock(endpoints=theirs))
 
 
 @asynccontextmanager

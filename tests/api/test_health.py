@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from penstock import Penstock
 from penstock.api import create_app
-from penstock.kernel.keys import create_key
+from penstock.kernel.api_keys import create_key
 from penstock.postgres.embedded import Server, running, start, stop
 from tests.api.scene import Callers, caller, problem
 

@@ -27,8 +27,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from penstock.api import create_app
-from penstock.api.openapi import describe_api
 from penstock.postgres.embedded import Server
+from penstock.web.openapi import describe_api
 from tests.api.scene import all_endpoints, called, opened
 from tests.database import database_dsn, run_sql
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 import structlog
 
-from penstock.base.settings import settings
+from penstock.base.settings import read_once
 from penstock.cli import main
 
 
@@ -27,7 +27,7 @@ Cli = Callable[..., Ended]
 def bare_cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Generator[Cli]:
     """Commands in an environment that names no database."""
     monkeypatch.delenv("PENSTOCK_DATABASE_URL", raising=False)
-    settings.cache_clear()
+    read_once.cache_clear()
 
     def run(*arguments: str) -> Ended:
         codes: list[int] = []
@@ -47,7 +47,7 @@ def bare_cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         return Ended(code=code, out=said.out, err=said.err)
 
     yield run
-    settings.cache_clear()
+    read_once.cache_clear()
     structlog.reset_defaults()
 
 
@@ -55,5 +55,5 @@ def bare_cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 def cli(bare_cli: Cli, dsn: str, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Commands on this test's own database."""
     monkeypatch.setenv("PENSTOCK_DATABASE_URL", dsn)
-    settings.cache_clear()
+    read_once.cache_clear()
     return bare_cli

@@ -4,6 +4,7 @@ import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -15,6 +16,7 @@ from penstock.kernel.settle import Ended as Attempted
 from penstock.kernel.settle import settle
 from penstock.postgres.pool import Pool
 from tests.cli.conftest import Cli
+from tests.database import run_sql
 
 LANE = "orders"
 
@@ -311,6 +313,18 @@ def test_an_empty_database_is_found_out_and_migrated(
     assert (check.code, sick.code) == (1, 1)
     assert "applied penstock.kernel/0001_kernel" in applied.out
     assert (again.code, again.out) == (0, "the schema is up to date\n")
+
+
+async def test_migrate_extends_the_search_path_on_request(cli: Cli, dsn: str) -> None:
+    await run_sql(dsn, f"ALTER DATABASE {urlsplit(dsn).path[1:]} SET search_path = public")
+
+    first = cli("migrate", "--search-path")
+    second = cli("migrate", "--search-path")
+    refused = cli("migrate", "--search-path", "--check")
+
+    assert first.out == "applied search_path\n"
+    assert second.out == "the schema is up to date\n"
+    assert refused.code == 2
 
 
 def test_without_a_database_the_way_out_is_named(bare_cli: Cli, tmp_path: Path) -> None:

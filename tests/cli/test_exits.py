@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.base import errors
-from penstock.cli.exits import Exit, exit_code, innermost, message
+from penstock.console.exits import Exit, exit_code, innermost, message
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,9 @@ def test_an_error_has_its_code(failure: Exception, code: Exit) -> None:
 
 
 def test_a_message_is_one_line() -> None:
-    assert message(errors.DatabaseAway("first\nsecond")) == "the database is away: first second"
+    assert (
+        message(errors.DatabaseAway("first\nsecond")) == "the database is unavailable: first second"
+    )
 
 
 def test_a_stranger_is_named_without_its_words() -> None:

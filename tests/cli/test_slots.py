@@ -1,4 +1,4 @@
-"""`penstock slots` on a real database: what it prints, what it books, and how it refuses."""
+"""`penstock slots` on a real database: output, bookings, and errors."""
 
 import json
 from collections.abc import Iterable
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.slots.chart import Column, Span, columns_of, draw, span_of
-from penstock.cli.slots.words import lasting
+from penstock.domains.slots.commands.chart import Column, Span, columns_of, draw, span_of
+from penstock.domains.slots.commands.typed_options import lasting
 from penstock.domains.slots.inspect import Bucket
 from penstock.domains.slots.slot import instant_text
 from penstock.postgres.pool import Pool
@@ -16,7 +16,7 @@ from tests.cli.conftest import Cli
 from tests.cli.said import answer, answers, record, refused
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
-# Noon of a day that is not over while the tests run, and near enough for every horizon.
+# Noon of a future day, within every horizon.
 NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) + timedelta(days=2)
 
 
@@ -25,7 +25,7 @@ def at(delay: timedelta = timedelta(0)) -> str:
 
 
 def burst(path: Path, count: int, *, when: str, prefix: str = "e", **more: str) -> Path:
-    """Write so many requests for one instant."""
+    """Write `count` requests for one instant to a file."""
     return lines(
         path, ({"eventId": f"{prefix}{n}", "requestedTime": when} | more for n in range(count))
     )
@@ -44,7 +44,7 @@ async def slots_of(db: Pool) -> int:
 
 
 @pytest.mark.covers("D3", "D33")
-def test_a_slot_is_given_once_and_shown_again(cli: Cli) -> None:
+def test_a_repeated_assign_prints_the_same_slot(cli: Cli) -> None:
     first = cli("slots", "assign", "a", "--at", at(), "--json")
     again = cli("slots", "assign", "a", "--at", at(), "--json")
     second = answer(cli("slots", "assign", "b", "--at", at(), "--json"))
@@ -58,17 +58,17 @@ def test_a_slot_is_given_once_and_shown_again(cli: Cli) -> None:
     }
 
 
-def test_a_slot_is_told_to_people_in_words(cli: Cli) -> None:
-    told = record(cli("slots", "assign", "a", "--at", at(timedelta(milliseconds=15))))
+def test_without_json_a_slot_is_printed_for_people(cli: Cli) -> None:
+    printed = record(cli("slots", "assign", "a", "--at", at(timedelta(milliseconds=15))))
 
-    assert told["event_id"] == "a"
-    assert told["config_name"] == "default"
-    assert told["scheduled_time"] == at(timedelta(milliseconds=40))
-    assert told["delay"] == "25ms"
-    assert told == record(cli("slots", "show", "a"))
+    assert printed["event_id"] == "a"
+    assert printed["config_name"] == "default"
+    assert printed["scheduled_time"] == at(timedelta(milliseconds=40))
+    assert printed["delay"] == "25ms"
+    assert printed == record(cli("slots", "show", "a"))
 
 
-def test_an_instant_may_be_counted_from_now(cli: Cli) -> None:
+def test_an_instant_may_be_relative_to_now(cli: Cli) -> None:
     slot = answer(cli("slots", "assign", "a", "--at", "+2h", "--json"))
 
     away = datetime.fromisoformat(slot["scheduledTime"]) - datetime.now(UTC)
@@ -82,7 +82,7 @@ async def test_the_same_event_for_another_time_is_a_conflict_that_shows_its_slot
 
     said = refused(cli("slots", "assign", "a", "--at", at(SECOND)), 3)
 
-    assert f"asked for {at()} in pool 'default', it was given {at()}" in said
+    assert f"existing slot: {at()}, requested for {at()} in pool 'default'" in said
     assert await slots_of(db) == 1
 
 
@@ -103,15 +103,15 @@ BAD_REQUESTS = {
 
 
 @pytest.mark.parametrize(("arguments", "said"), BAD_REQUESTS.values(), ids=BAD_REQUESTS)
-async def test_a_bad_request_names_what_was_typed_and_books_nothing(
+async def test_a_bad_request_names_the_option_and_books_nothing(
     cli: Cli, db: Pool, *, arguments: list[str], said: str
 ) -> None:
-    """Who types `--at` need not know what the REST API calls it."""
+    """The error names the option `--at`, not the field of the REST API."""
     assert refused(cli("slots", "assign", *arguments), 2).startswith(said)
     assert await slots_of(db) == 0
 
 
-def test_what_a_calendar_refuses_is_a_conflict(cli: Cli, tmp_path: Path) -> None:
+def test_a_slot_refused_by_the_calendar_is_a_conflict(cli: Cli, tmp_path: Path) -> None:
     hours = {"days": [f"{NOON:%a}".lower()], "opens": "12:00", "closes": "12:01"}
     calendar = {"timeZone": "UTC", "hours": [hours], "cutOffPolicy": "reject"}
     file = lines(tmp_path / "calendar.json", [calendar])
@@ -133,7 +133,7 @@ def test_what_a_calendar_refuses_is_a_conflict(cli: Cli, tmp_path: Path) -> None
 # ---------------------------------------------------------------------------------------- files
 
 
-def test_a_file_is_booked_and_summed_up(cli: Cli, tmp_path: Path) -> None:
+def test_a_file_is_booked_and_summarised(cli: Cli, tmp_path: Path) -> None:
     file = burst(tmp_path / "burst.ndjson", 250, when=at())
 
     first = cli("slots", "assign", "--file", str(file))
@@ -145,21 +145,21 @@ def test_a_file_is_booked_and_summed_up(cli: Cli, tmp_path: Path) -> None:
     assert last["scheduledTime"] == at(249 * timedelta(milliseconds=40))
 
 
-def test_a_file_is_answered_line_by_line(cli: Cli, tmp_path: Path) -> None:
+def test_with_json_a_file_has_one_result_per_line(cli: Cli, tmp_path: Path) -> None:
     file = burst(tmp_path / "burst.ndjson", 3, when=at())
 
-    told = answers(cli("slots", "assign", "--file", str(file), "--json"))
+    printed = answers(cli("slots", "assign", "--file", str(file), "--json"))
 
-    assert [(each["index"], each["outcome"]) for each in told] == [
+    assert [(each["index"], each["outcome"]) for each in printed] == [
         (0, "assigned"),
         (1, "assigned"),
         (2, "assigned"),
     ]
-    assert told[2]["scheduledTime"] == at(timedelta(milliseconds=80))
+    assert printed[2]["scheduledTime"] == at(timedelta(milliseconds=80))
 
 
 def test_bad_lines_do_not_stop_the_good_ones(cli: Cli, tmp_path: Path) -> None:
-    """A file of a million is not sent again for one of them; but a script must notice."""
+    """One bad line must not fail a million others, but the exit code shows it to scripts."""
     file = tmp_path / "mixed.ndjson"
     good = {"eventId": "a", "requestedTime": at()}
     lines(
@@ -191,7 +191,7 @@ def test_bad_lines_do_not_stop_the_good_ones(cli: Cli, tmp_path: Path) -> None:
     assert answer(cli("slots", "show", "d", "--json"))["delayMs"] == 40
 
 
-def test_of_many_bad_lines_the_first_few_are_named(cli: Cli, tmp_path: Path) -> None:
+def test_only_the_first_few_bad_lines_are_printed(cli: Cli, tmp_path: Path) -> None:
     file = lines(tmp_path / "bad.ndjson", [{}] * 25)
 
     ended = cli("slots", "assign", "--file", str(file))
@@ -200,15 +200,15 @@ def test_of_many_bad_lines_the_first_few_are_named(cli: Cli, tmp_path: Path) -> 
     assert ended.err.splitlines()[-1] == "and 15 more; --json shows all"
 
 
-def test_an_empty_file_is_said_to_be_one(cli: Cli, tmp_path: Path) -> None:
+def test_an_empty_file_prints_a_notice(cli: Cli, tmp_path: Path) -> None:
     file = lines(tmp_path / "empty.ndjson", [])
 
     ended = cli("slots", "assign", "--file", str(file))
 
-    assert (ended.code, ended.out, ended.err) == (0, "", "there are no lines in it\n")
+    assert (ended.code, ended.out, ended.err) == (0, "", "the input has no lines\n")
 
 
-def test_a_file_and_an_event_are_one_too_many(cli: Cli, tmp_path: Path) -> None:
+def test_a_file_and_an_event_exclude_each_other(cli: Cli, tmp_path: Path) -> None:
     file = burst(tmp_path / "burst.ndjson", 1, when=at())
 
     assert refused(cli("slots", "assign", "a", "--at", at(), "--file", str(file)), 2)
@@ -233,10 +233,10 @@ def test_slots_are_listed_page_by_page(cli: Cli, tmp_path: Path) -> None:
     assert [each["eventId"] for each in later] == ["e4"]
 
 
-def test_an_empty_list_says_so_and_an_unknown_pool_is_bad_input(cli: Cli) -> None:
+def test_an_empty_list_prints_a_notice_and_an_unknown_pool_is_bad_input(cli: Cli) -> None:
     ended = cli("slots", "list")
 
-    assert (ended.code, ended.out, ended.err) == (0, "", "pool default has no slots here\n")
+    assert (ended.code, ended.out, ended.err) == (0, "", "pool default has no such slots\n")
     assert refused(cli("slots", "list", "--config", "nope"), 2).startswith("no slot pool")
     assert refused(cli("slots", "list", "--from", "soon"), 2).startswith("--from: ")
     far = "9999-12-31T23:59:59-14:00"
@@ -244,7 +244,7 @@ def test_an_empty_list_says_so_and_an_unknown_pool_is_bad_input(cli: Cli) -> Non
     assert refused(cli("slots", "list", "--after", "a"), 2) == "event 'a' has no slot"
 
 
-def test_a_cancelled_slot_is_the_next_callers(cli: Cli) -> None:
+def test_a_cancelled_slot_goes_to_the_next_request(cli: Cli) -> None:
     cli("slots", "assign", "a", "--at", at())
     cli("slots", "assign", "b", "--at", at())
 
@@ -258,7 +258,7 @@ def test_a_cancelled_slot_is_the_next_callers(cli: Cli) -> None:
     assert refused(cli("slots", "show", "a"), 2) == "event 'a' has no slot"
 
 
-def test_what_never_had_a_slot_cannot_give_it_back(cli: Cli) -> None:
+def test_an_event_without_a_slot_cannot_be_cancelled(cli: Cli) -> None:
     assert refused(cli("slots", "cancel", "nobody"), 2) == "event 'nobody' has no slot"
     assert refused(cli("slots", "cancel", "item:5"), 2).startswith("EVENT_ID: belongs to an item")
     assert refused(cli("slots", "show", "nobody"), 2) == "event 'nobody' has no slot"
@@ -267,8 +267,8 @@ def test_what_never_had_a_slot_cannot_give_it_back(cli: Cli) -> None:
 # ------------------------------------------------------------------------------------- forecast
 
 
-def test_a_million_at_100_in_4_seconds_are_through_at_23_06_39_96(cli: Cli) -> None:
-    """The number that everything else must agree with."""
+def test_the_last_of_a_million_at_100_in_4_seconds_is_at_23_06_39_96(cli: Cli) -> None:
+    """The reference value: REST and SQL must give the same."""
     ended = cli("slots", "forecast", "--count", "1000000", "--from", at(), "--json")
 
     assert answer(ended) == {
@@ -280,20 +280,20 @@ def test_a_million_at_100_in_4_seconds_are_through_at_23_06_39_96(cli: Cli) -> N
     }
 
 
-async def test_a_forecast_is_told_in_words_and_books_nothing(cli: Cli, db: Pool) -> None:
+async def test_a_forecast_is_printed_for_people_and_books_nothing(cli: Cli, db: Pool) -> None:
     ended = cli("slots", "forecast", "--count", "1000000", "--from", at())
 
-    told = record(ended)
-    assert told["pool"] == "default, 100 per 4s"
-    assert told["count"] == "1,000,000"
-    assert told["last"] == f"{NOON:%Y-%m-%d}T23:06:39.960Z"
-    assert told["duration"] == "11h 6m 39.96s"
-    assert told["windows"] == "10,000"
-    assert "wait" not in told
+    printed = record(ended)
+    assert printed["pool"] == "default, 100 per 4s"
+    assert printed["count"] == "1,000,000"
+    assert printed["last"] == f"{NOON:%Y-%m-%d}T23:06:39.960Z"
+    assert printed["duration"] == "11h 6m 39.96s"
+    assert printed["windows"] == "10,000"
+    assert "wait" not in printed
     assert await slots_of(db) == 0
 
 
-def test_the_chart_shows_what_is_booked_what_is_filled_and_what_stays_free(
+def test_the_chart_shows_booked_forecast_and_free_slots(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A booked quarter of an hour in the middle of the forecast, drawn in 80 columns."""
@@ -313,7 +313,9 @@ def test_the_chart_shows_what_is_booked_what_is_filled_and_what_stays_free(
     assert max(map(len, ended.out.splitlines())) <= 80
 
 
-def test_a_forecast_behind_others_says_how_long_the_first_waits(cli: Cli, tmp_path: Path) -> None:
+def test_a_forecast_after_booked_slots_prints_the_wait_for_the_first(
+    cli: Cli, tmp_path: Path
+) -> None:
     cli("slots", "assign", "--file", str(burst(tmp_path / "burst.ndjson", 1000, when=at())))
 
     ended = cli("slots", "forecast", "--count", "100", "--from", at())
@@ -346,7 +348,7 @@ def test_a_bad_forecast_is_refused(cli: Cli, arguments: list[str], said: str) ->
     assert refused(cli("slots", "forecast", *arguments), 2).startswith(said)
 
 
-def test_more_than_a_pool_will_ever_have_is_unavailable(cli: Cli) -> None:
+def test_a_forecast_beyond_the_year_2200_is_unavailable(cli: Cli) -> None:
     cli("slots", "config", "set", "slow", "max_per_window=1", "window_size=1d")
 
     said = refused(cli("slots", "forecast", "--count", "100000", "--config", "slow"), 4)
@@ -357,27 +359,27 @@ def test_more_than_a_pool_will_ever_have_is_unavailable(cli: Cli) -> None:
 # ---------------------------------------------------------------------------------------- chart
 
 
-def test_a_few_windows_are_a_column_each() -> None:
+def test_few_windows_have_one_column_each() -> None:
     span = span_of(NOON + SECOND, NOON + 9 * SECOND, window=4 * SECOND, width=80)
 
     assert span == Span(starts_at=NOON, column=4 * SECOND, columns=4)
 
 
-def test_many_windows_share_a_column_of_a_length_that_people_count_in() -> None:
+def test_many_windows_share_a_column_of_a_round_duration() -> None:
     span = span_of(NOON, NOON + 24 * HOUR, window=4 * SECOND, width=80)
 
     assert span.column == 30 * MINUTE
     assert span.ends_at > NOON + 24 * HOUR
 
 
-def test_windows_that_no_such_length_is_made_of_are_counted_in_windows() -> None:
+def test_windows_that_divide_no_round_duration_share_a_column_by_number() -> None:
     span = span_of(NOON, NOON + 8 * HOUR, window=7 * SECOND, width=80)
 
     assert span.column % (7 * SECOND) == timedelta(0)
     assert span.columns <= 73
 
 
-def test_a_forecast_fills_what_is_free_in_order_and_not_what_is_over() -> None:
+def test_a_forecast_fills_free_slots_in_order_and_skips_past_ones() -> None:
     buckets = [
         Bucket(starts_at=NOON + n * SECOND, capacity=10, booked=booked)
         for n, booked in enumerate((2, 10, 4, 0))
@@ -391,7 +393,7 @@ def test_a_forecast_fills_what_is_free_in_order_and_not_what_is_over() -> None:
     ]
 
 
-def test_what_there_is_of_anything_is_seen_and_closed_time_is_blank() -> None:
+def test_every_non_zero_part_is_visible_and_closed_time_is_blank() -> None:
     columns = [
         Column(booked=1, forecast=1, free=998),
         Column(booked=0, forecast=0, free=0),
@@ -406,7 +408,7 @@ def test_what_there_is_of_anything_is_seen_and_closed_time_is_blank() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "told"),
+    ("length", "printed"),
     [
         (timedelta(0), "0s"),
         (timedelta(milliseconds=40), "40ms"),
@@ -418,24 +420,28 @@ def test_what_there_is_of_anything_is_seen_and_closed_time_is_blank() -> None:
         (-90 * SECOND, "-1m 30s"),
     ],
 )
-def test_a_length_of_time_is_told_in_all_its_units(length: timedelta, told: str) -> None:
-    assert lasting(length) == told
+def test_a_duration_is_printed_in_all_its_units(length: timedelta, printed: str) -> None:
+    assert lasting(length) == printed
 
 
 # --------------------------------------------------------------------------------------- config
 
 
 @pytest.mark.covers("D10", "D22", "D23")
-def test_a_default_pool_is_there_from_the_start(cli: Cli) -> None:
-    told = record(cli("slots", "config", "show"))
+def test_migrations_create_a_default_pool(cli: Cli) -> None:
+    printed = record(cli("slots", "config", "show"))
     found = answer(cli("slots", "config", "show", "default", "--json"))
 
-    assert (told["max_per_window"], told["window_size"], told["spacing"]) == ("100", "4s", "even")
+    assert (printed["max_per_window"], printed["window_size"], printed["spacing"]) == (
+        "100",
+        "4s",
+        "even",
+    )
     assert (found["maxPerWindow"], found["windowSize"]) == (100, "PT4S")
 
 
 @pytest.mark.covers("D13")
-def test_a_change_is_a_new_version_and_keeps_what_is_not_given(cli: Cli) -> None:
+def test_a_change_is_a_new_version_and_keeps_omitted_fields(cli: Cli) -> None:
     words = ("max_per_window=10", "window_size=2s", "spacing=random", "horizon=30d")
     made = record(cli("slots", "config", "set", "mails", *words))
 
@@ -464,7 +470,7 @@ def test_pools_are_listed_with_their_active_version(cli: Cli) -> None:
     assert names == ["default", "mails"]
 
 
-def test_a_calendar_comes_from_a_file_and_goes_with_none(cli: Cli, tmp_path: Path) -> None:
+def test_a_calendar_is_read_from_a_file_and_removed_with_none(cli: Cli, tmp_path: Path) -> None:
     calendar = {"timeZone": "Europe/Berlin", "holidays": ["TARGET2"], "cutOff": "16:30"}
     file = lines(tmp_path / "calendar.json", [calendar])
     words = ("max_per_window=10", "window_size=1s", "--calendar", str(file))
@@ -482,8 +488,8 @@ def test_a_calendar_comes_from_a_file_and_goes_with_none(cli: Cli, tmp_path: Pat
 
 BAD_CONFIGS = {
     "nothing": ([], "changes: "),
-    "no size for a new pool": (["max_per_window=5"], "window_size: is needed"),
-    "no capacity for a new pool": (["window_size=4s"], "max_per_window: is needed"),
+    "no size for a new pool": (["max_per_window=5"], "window_size: is required"),
+    "no capacity for a new pool": (["window_size=4s"], "max_per_window: is required"),
     "no capacity": (["max_per_window=0", "window_size=4s"], "max_per_window: must be"),
     "less than none": (["max_per_window=-1", "window_size=4s"], "max_per_window: must be"),
     "half a slot": (["max_per_window=1.5", "window_size=4s"], "max_per_window: '1.5' is not"),
@@ -503,7 +509,7 @@ BAD_CONFIGS = {
 
 
 @pytest.mark.parametrize(("words", "said"), BAD_CONFIGS.values(), ids=BAD_CONFIGS)
-def test_a_bad_rule_is_refused_in_the_words_of_set(cli: Cli, words: list[str], said: str) -> None:
+def test_a_bad_rule_is_refused_with_the_key_of_set(cli: Cli, words: list[str], said: str) -> None:
     assert refused(cli("slots", "config", "set", "new", *words), 2).startswith(said)
     assert refused(cli("slots", "config", "show", "new"), 2) == "no slot pool is named 'new'"
 
@@ -514,13 +520,13 @@ def test_a_bad_rule_is_refused_in_the_words_of_set(cli: Cli, words: list[str], s
         ("{", "--calendar: "),
         ("[]", "--calendar: Expected `object`"),
         ("{}", "--calendar: Object missing required field `timeZone`"),
-        ('{"timeZone": "Mars/Base"}', "--calendar.timeZone: 'Mars/Base' is no IANA"),
+        ('{"timeZone": "Mars/Base"}', "--calendar.timeZone: 'Mars/Base' is not an IANA"),
         ('{"timeZone": "UTC", "hours": [{"days": "mon"}]}', "--calendar.hours[0].days: Expected"),
         ('{"timeZone": "UTC", "cutOff": "25:00"}', "--calendar.cutOff: "),
         ("\xff", "--calendar: "),
     ],
 )
-def test_a_bad_calendar_is_refused_with_the_place_in_its_file(
+def test_a_bad_calendar_is_refused_with_its_field(
     cli: Cli, tmp_path: Path, *, text: str, said: str
 ) -> None:
     file = tmp_path / "calendar.json"
@@ -543,33 +549,33 @@ def test_a_pool_needs_a_name(cli: Cli) -> None:
 
 @pytest.fixture
 def halved(cli: Cli, tmp_path: Path) -> Cli:
-    """A pool that was cut to half after 200 slots were given, two windows full of them."""
+    """A pool whose capacity was halved after 200 slots, two full windows, were booked."""
     cli("slots", "assign", "--file", str(burst(tmp_path / "burst.ndjson", 200, when=at())))
     assert cli("slots", "config", "set", "default", "max_per_window=50").code == 0
     return cli
 
 
-def test_a_reflow_says_what_it_would_do_and_what_it_has_done(halved: Cli) -> None:
+def test_a_reflow_prints_the_dry_run_and_then_the_result(halved: Cli) -> None:
     ended = halved("slots", "reflow", "--yes")
 
-    told = record(ended)
-    assert (told["dry_run"], told["considered"], told["moved"]) == ("yes", "200", "199")
-    assert told["last_after"] == at(16 * SECOND - timedelta(milliseconds=80))
+    printed = record(ended)
+    assert (printed["dry_run"], printed["considered"], printed["moved"]) == ("yes", "200", "199")
+    assert printed["last_after"] == at(16 * SECOND - timedelta(milliseconds=80))
     said = ended.out.splitlines()[-1]
     assert said == "moved 199 slots; list them: penstock slots moves --reflow 1"
     last = answer(halved("slots", "show", "e199", "--json"))
-    assert last["scheduledTime"] == told["last_after"]
+    assert last["scheduledTime"] == printed["last_after"]
 
 
-def test_a_reflow_is_told_to_programs_twice(halved: Cli) -> None:
+def test_with_json_a_reflow_prints_the_dry_run_and_the_result(halved: Cli) -> None:
     would, has = answers(halved("slots", "reflow", "--yes", "--json"))
 
     assert (would["dryRun"], would["reflowId"], would["moved"]) == (True, None, 199)
     assert (has["dryRun"], has["reflowId"], has["moved"]) == (False, 1, 199)
 
 
-def test_a_reflow_is_not_begun_where_nobody_can_say_yes(halved: Cli) -> None:
-    """A script must say so itself; what would have moved is shown all the same."""
+def test_a_reflow_without_a_terminal_needs_yes(halved: Cli) -> None:
+    """A script must give --yes; the dry run is printed all the same."""
     before = halved("slots", "show", "e199").out
 
     ended = halved("slots", "reflow")
@@ -579,12 +585,12 @@ def test_a_reflow_is_not_begun_where_nobody_can_say_yes(halved: Cli) -> None:
     assert halved("slots", "show", "e199").out == before
 
 
-def test_a_dry_run_is_no_error_and_moves_nothing(halved: Cli) -> None:
+def test_a_dry_run_exits_with_0_and_moves_nothing(halved: Cli) -> None:
     before = halved("slots", "show", "e199").out
 
-    told = record(halved("slots", "reflow", "--dry-run"))
+    printed = record(halved("slots", "reflow", "--dry-run"))
 
-    assert told["moved"] == "199"
+    assert printed["moved"] == "199"
     assert halved("slots", "show", "e199").out == before
 
 
@@ -609,13 +615,13 @@ def test_slots_before_the_freeze_stay_and_moves_are_listed(halved: Cli) -> None:
     assert rest == listed[-1:]
 
 
-def test_where_nothing_has_to_move_nobody_is_asked(cli: Cli) -> None:
+def test_without_moves_there_is_no_confirmation(cli: Cli) -> None:
     cli("slots", "assign", "a", "--at", at())
 
     ended = cli("slots", "reflow")
 
-    assert (ended.code, ended.err) == (0, "nothing has to move\n")
-    assert cli("slots", "moves").err == "no slots have been moved here\n"
+    assert (ended.code, ended.err) == (0, "no slots to move\n")
+    assert cli("slots", "moves").err == "there are no such moves\n"
 
 
 def test_a_bad_reflow_is_refused(cli: Cli) -> None:
@@ -628,7 +634,7 @@ def test_a_bad_reflow_is_refused(cli: Cli) -> None:
 # ------------------------------------------------------------------------------------------ all
 
 
-def test_without_a_schema_the_way_out_is_named(
+def test_without_a_schema_the_error_names_migrate(
     cli: Cli, empty_dsn: str, monkeypatch: pytest.MonkeyPatch, *, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PENSTOCK_DATABASE_URL", empty_dsn)

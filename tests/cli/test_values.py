@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from penstock.base.errors import InvalidInput
-from penstock.cli.output import duration
-from penstock.cli.values import parse_duration, parse_instant, parse_policy
+from penstock.console.output import duration
+from penstock.console.values import parse_duration, parse_instant, parse_policy
 
 
 @pytest.mark.parametrize(

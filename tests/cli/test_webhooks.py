@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock
-from penstock.base.settings import settings
+from penstock.base.settings import read_once
 from penstock.base.vault import make_key
 from penstock.domains.webhooks.secret import make_secret
 from penstock.postgres.pool import Pool
@@ -236,7 +236,7 @@ def test_a_new_key_takes_over_from_the_old_one(cli: Cli, monkeypatch: pytest.Mon
 
     def use(*keys: str) -> None:
         monkeypatch.setenv("PENSTOCK_SECRET_KEY", ",".join(keys))
-        settings.cache_clear()
+        read_once.cache_clear()
 
     def doctor() -> tuple[str, str]:
         found = answers(cli("doctor", "--json"))
@@ -324,7 +324,7 @@ def test_a_bad_change_names_what_was_typed(cli: Cli) -> None:
 
 def test_without_a_key_no_secret_is_stored(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PENSTOCK_SECRET_KEY")
-    settings.cache_clear()
+    read_once.cache_clear()
 
     said = refused(cli("subscription", "create", URL, "*"), 2)
 

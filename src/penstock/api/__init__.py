@@ -1,6 +1,8 @@
-"""The REST API: an app over one Penstock, and a server for it. Needs the extra `api`."""
+"""The REST API: the kernel's endpoints, those of the domains, and the pages that describe them.
 
-from penstock.api.server import serve
-from penstock.api.site import create_app
+`web` serves them. Needs the extra `api`.
+"""
 
-__all__ = ["create_app", "serve"]
+from penstock.api.table import create_app, endpoints
+
+__all__ = ["create_app", "endpoints"]

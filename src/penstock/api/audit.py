@@ -3,9 +3,9 @@
 import msgspec
 
 from penstock.api import wire
-from penstock.api.call import Call
-from penstock.api.page import cut, start_after
+from penstock.contract.paging import read_id, take_page
 from penstock.kernel import inspect
+from penstock.web.call import Call
 
 
 async def list_page(call: Call[wire.AuditQuery, None]) -> wire.AuditPage:
@@ -13,9 +13,9 @@ async def list_page(call: Call[wire.AuditQuery, None]) -> wire.AuditPage:
     query = call.parameters
     async with call.connection() as db:
         found = await inspect.list_audit(
-            db, subject=query.subject, before=start_after(query.after), limit=query.limit + 1
+            db, subject=query.subject, before=read_id(query.after), limit=query.limit + 1
         )
-    lines, following = cut(found, query.limit, lambda line: line.audit_id)
+    lines, following = take_page(found, query.limit, lambda line: line.audit_id)
     return wire.AuditPage(items=[_shown(line) for line in lines], next=following)
 
 

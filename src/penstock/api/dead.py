@@ -1,20 +1,20 @@
-"""Dead letters over REST: list them, count them, and have them replayed."""
+"""Dead letters over REST: list, count and replay them."""
 
 import msgspec
 
 from penstock.api import wire
-from penstock.api.call import Call
-from penstock.api.page import cut, start_after
 from penstock.contract.http import NoParameters, Reply
+from penstock.contract.paging import read_id, take_page
 from penstock.kernel import inspect
 from penstock.kernel import replay as kernel
 from penstock.kernel.item import ItemId
+from penstock.web.call import Call
 
 
 async def list_page(call: Call[wire.DeadQuery, None]) -> wire.DeadPage:
     """Show a page of dead letters."""
     query = call.parameters
-    after = start_after(query.after)
+    after = read_id(query.after)
     async with call.connection() as db:
         found = await inspect.list_dead(
             db,
@@ -22,13 +22,13 @@ async def list_page(call: Call[wire.DeadQuery, None]) -> wire.DeadPage:
             after=None if after is None else ItemId(after),
             limit=query.limit + 1,
         )
-    letters, following = cut(found, query.limit, lambda letter: letter.id)
+    letters, following = take_page(found, query.limit, lambda letter: letter.id)
     shown = msgspec.convert(list(letters), list[wire.DeadLetter], from_attributes=True)
     return wire.DeadPage(items=shown, next=following)
 
 
 async def replay(call: Call[NoParameters, wire.ReplayRequest]) -> Reply[wire.ReplayAnswer]:
-    """Start a replay, or only count what it would bring back."""
+    """Start a replay, or only count the items that it would return to the queue."""
     wanted = call.body
     async with call.connection() as db:
         if wanted.dry_run:
@@ -44,11 +44,11 @@ async def list_replays(call: Call[NoParameters, None]) -> wire.Replays:
         return wire.Replays(replays=[_shown(job) for job in await kernel.list_replays(db)])
 
 
-async def show_replay(call: Call[wire.ReplayRef, None]) -> wire.Replay:
-    """Show how far a replay is."""
+async def show_replay(call: Call[wire.ReplayRef, None]) -> wire.DeadReplay:
+    """Show the progress of a replay."""
     async with call.connection() as db:
         return _shown(await kernel.read_replay(db, call.parameters.replay_id))
 
 
-def _shown(job: kernel.Replay) -> wire.Replay:
-    return msgspec.convert(job, wire.Replay, from_attributes=True)
+def _shown(job: kernel.DeadReplay) -> wire.DeadReplay:
+    return msgspec.convert(job, wire.DeadReplay, from_attributes=True)

@@ -1,26 +1,26 @@
-"""Whether the process lives, and whether it can do its work. Needs no key and tells no reason."""
+"""Whether the process is alive, and whether it is ready. Needs no key and shows no reason."""
 
 import asyncio
 from datetime import timedelta
 
 from penstock.api import wire
-from penstock.api.call import Call
 from penstock.base.errors import PenstockError
 from penstock.contract.http import NoParameters, Reply
 from penstock.kernel.lane import list_lanes
 from penstock.postgres.pool import Pool, database_away
+from penstock.web.call import Call
 
-PROBE_TIMEOUT = timedelta(seconds=2)  # A probe that waits longer is given up by who sent it.
+PROBE_TIMEOUT = timedelta(seconds=2)  # Callers give a probe up that takes longer.
 
 
 async def show_live(_call: Call[NoParameters, None]) -> wire.Live:
-    """Say that the process answers."""
+    """Answer while the process runs."""
     return wire.Live(live=True)
 
 
 async def show(call: Call[NoParameters, None]) -> Reply[wire.Health]:
-    """Say whether requests can be served, which takes the database and our tables in it."""
-    is_up = await _is_up(call.site.penstock.pool)
+    """Show whether requests can be served, which needs the database and its tables."""
+    is_up = await _is_up(call.context.penstock.pool)
     health = wire.Health(live=True, ready=is_up, database="up" if is_up else "away")
     return Reply(health, 200 if is_up else 503)
 

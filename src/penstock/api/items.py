@@ -1,4 +1,4 @@
-"""Items over REST: accept them, find them, and do to them what an operator does."""
+"""Items over REST: accept, find, cancel, retry and reschedule them."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from penstock.api import wire
-from penstock.api.call import Call
-from penstock.api.page import cut, start_after
 from penstock.base.errors import InvalidInput, UnknownItem, UnknownLane
 from penstock.contract.http import NoParameters
+from penstock.contract.paging import read_id, take_page
 from penstock.kernel import inspect, operate
 from penstock.kernel.item import Accepted, ItemId, NewItem
 from penstock.kernel.lane import list_lanes
 from penstock.postgres.pool import Connection, Queries
+from penstock.web.call import Call
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 
@@ -26,7 +26,7 @@ async def accept(call: Call[NoParameters, wire.NewItem]) -> wire.Accepted:
     given = call.body
     key = _key(given.key, call.headers.get(IDEMPOTENCY_KEY))
     async with call.connection() as db, _naming_lanes(db):
-        accepted = await call.site.penstock.enqueue(
+        accepted = await call.context.penstock.enqueue(
             given.lane,
             given.payload,
             key=key,
@@ -58,12 +58,12 @@ async def accept_many(call: Call[NoParameters, wire.NewItems]) -> wire.AcceptedM
 async def list_page(call: Call[wire.ItemQuery, None]) -> wire.ItemPage:
     """Show a page of a lane's items."""
     query = call.parameters
-    after = start_after(query.after)
+    after = read_id(query.after)
     async with call.connection() as db:
         found = await inspect.list_items(
             db, query.lane, after=None if after is None else ItemId(after), limit=query.limit + 1
         )
-    items, following = cut(found, query.limit, lambda item: item.id)
+    items, following = take_page(found, query.limit, lambda item: item.id)
     return wire.ItemPage(items=[_shown(item) for item in items], next=following)
 
 
@@ -75,14 +75,14 @@ async def show(call: Call[wire.ItemRef, None]) -> wire.ItemDetail:
 
 
 async def show_by_key(call: Call[wire.ItemByKey, None]) -> wire.ItemDetail:
-    """Show the item that a key stands for."""
+    """Show the item with a key."""
     async with call.connection() as db:
         item = await inspect.find_item(db, call.parameters.lane, call.parameters.key)
         return await _detail(db, item)
 
 
 async def cancel(call: Call[wire.ItemRef, None]) -> wire.Item:
-    """End an item that no worker holds."""
+    """Cancel an item that no worker holds."""
     item_id = ItemId(call.parameters.item_id)
     async with call.connection() as db:
         await operate.cancel(db, item_id, who=call.who)
@@ -106,7 +106,7 @@ async def reschedule(call: Call[wire.ItemRef, wire.Reschedule]) -> wire.Item:
 
 
 def _key(in_body: str | None, in_header: str | None) -> str | None:
-    """Return the item's key, which may stand in the body, in the header, or alike in both."""
+    """Return the item's key from the body or the header; in both, they must be equal."""
     if in_body is not None and in_header is not None and in_body != in_header:
         raise InvalidInput("key", f"differs from the header {IDEMPOTENCY_KEY}")
     return in_header if in_body is None else in_body
@@ -115,7 +115,7 @@ def _key(in_body: str | None, in_header: str | None) -> str | None:
 async def _accept_in(
     db: Connection, call: Call[NoParameters, wire.NewItems], *, lane: str, indexes: list[int]
 ) -> list[Accepted]:
-    """Accept the items of one lane; a refusal counts items as the caller sent them."""
+    """Accept the items of one lane; an error has the index of the item in the request."""
     given = [call.body[index] for index in indexes]
     items = [
         NewItem(
@@ -128,7 +128,7 @@ async def _accept_in(
         for one in given
     ]
     try:
-        return await call.site.penstock.enqueue_many(lane, items, connection=db)
+        return await call.context.penstock.enqueue_many(lane, items, connection=db)
     except InvalidInput as refused:
         placed = _INDEXED.fullmatch(refused.field)
         if placed is None:
@@ -139,7 +139,7 @@ async def _accept_in(
 
 @asynccontextmanager
 async def _naming_lanes(db: Queries) -> AsyncGenerator[None]:
-    """Tell a caller who names a lane that is not there which lanes are."""
+    """Add the known lanes to the error for an unknown lane."""
     try:
         yield
     except UnknownLane as unknown:

@@ -1,11 +1,11 @@
-"""API keys over REST. A token is in the answer that makes it and in no other."""
+"""API keys over REST. A token is only in the response to the request that creates it."""
 
 import msgspec
 
 from penstock.api import wire
-from penstock.api.call import Call
 from penstock.contract.http import NoParameters
-from penstock.kernel import keys as kernel
+from penstock.kernel import api_keys as kernel
+from penstock.web.call import Call
 
 
 async def list_all(call: Call[NoParameters, None]) -> wire.Keys:
@@ -15,18 +15,18 @@ async def list_all(call: Call[NoParameters, None]) -> wire.Keys:
 
 
 async def create(call: Call[NoParameters, wire.NewKey]) -> wire.CreatedKey:
-    """Make an API key."""
+    """Create an API key."""
     async with call.connection() as db:
         key, token = await kernel.create_key(db, call.body.name, call.body.scopes, who=call.who)
     return wire.CreatedKey(key=_shown(key), token=token)
 
 
 async def revoke(call: Call[wire.KeyRef, None]) -> None:
-    """Refuse the key from now on."""
+    """Revoke an API key at once on this node, and within 100 ms on the others."""
     async with call.connection() as db:
         await kernel.revoke_key(db, call.parameters.key_id, who=call.who)
-    call.site.door.forget()
+    call.context.authenticator.clear_cache()
 
 
-def _shown(key: kernel.Key) -> wire.Key:
+def _shown(key: kernel.ApiKey) -> wire.Key:
     return msgspec.convert(key, wire.Key, from_attributes=True)

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from penstock.api import wire
-from penstock.api.call import Call
 from penstock.base.errors import InvalidInput
 from penstock.contract.http import NoParameters, Reply
 from penstock.kernel import lane as kernel
+from penstock.web.call import Call
 
 
 async def list_all(call: Call[NoParameters, None]) -> wire.Lanes:
@@ -26,12 +26,12 @@ async def show(call: Call[wire.LaneName, None]) -> wire.Lane:
 
 
 async def put(call: Call[wire.LaneName, wire.LaneChange]) -> Reply[wire.Lane]:
-    """Make sure that the lane exists and has this policy; what is left out stays, or is default."""
+    """Create or change the lane; a field that is left out keeps its value, or is default."""
     name, policy = call.parameters.name, _policy(call.body)
     with _fields_as_sent():
         async with call.connection() as db, db.transaction():
             exists = name in {lane.name for lane in await kernel.list_lanes(db)}
-            lane = await call.site.penstock.create_lane(db, name, who=call.who)
+            lane = await call.context.penstock.create_lane(db, name, who=call.who)
             if policy:
                 lane = await kernel.set_lane(db, name, who=call.who, **policy)
     return Reply(_shown(lane), 200 if exists else 201)
@@ -54,7 +54,7 @@ async def pause(call: Call[wire.LaneName, None]) -> wire.Lane:
 
 
 async def resume(call: Call[wire.LaneName, None]) -> wire.Lane:
-    """Let the lane be claimed from again."""
+    """Allow claims from the lane again."""
     async with call.connection() as db:
         return _shown(await kernel.resume_lane(db, call.parameters.name, who=call.who))
 
@@ -78,7 +78,7 @@ def _given(change: msgspec.Struct) -> dict[str, Any]:
 
 @contextmanager
 def _fields_as_sent() -> Generator[None]:
-    """Name a refused field as the caller wrote it: the backoff is nested here, flat there."""
+    """Name a refused field as the caller wrote it: backoff is nested here, flat in the kernel."""
     try:
         yield
     except InvalidInput as refused:

@@ -1,113 +1,133 @@
-"""Metrics in the text form of Prometheus: what this process counted, and how deep the lanes are."""
+"""Metrics in the text format of Prometheus: this process's counters, and the lanes' depths."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
-from typing import Literal
+from typing import Any
 
-from prometheus_client import CollectorRegistry, Metric
+from prometheus_client import CollectorRegistry
+from prometheus_client import Metric as Family
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from penstock.base.meter import BOUNDS, Histogram, Meter
+from penstock.base.meter import BOUNDS, Counter, Distribution, Gauge, Histogram, Meter, Metric
+from penstock.contract import Domain
+from penstock.contract.http import Content, NoParameters
+from penstock.kernel import metrics as kernel
 from penstock.kernel.inspect import LaneDepth, measure_lanes
 from penstock.postgres.pool import Pool
+from penstock.web.call import Call
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-DEPTHS_AGE_MAX = timedelta(seconds=5)  # Scrapes come every 15 s or so; more of them cost nothing.
+GAUGES_AGE_MAX = timedelta(seconds=5)  # Scrapes come every 15 s or so; more of them cost nothing.
+GAUGE_TIMEOUT = timedelta(seconds=2)  # A statement that takes longer is not cheap.
 
-Type = Literal["counter", "histogram", "gauge"]
 
-# Every metric that we promise, also before anything was counted. An alert on a name that does not
-# exist yet would never fire.
-METRICS: dict[str, tuple[Type, str]] = {
-    "dispatch_batch_claimed_total": ("counter", "Items claimed."),
-    "dispatch_workflow_started_total": ("counter", "Execution workflows started."),
-    "dispatch_workflow_start_failures_total": ("counter", "Workflow starts that failed."),
-    "dispatch_cycle_duration_seconds": ("histogram", "Duration of a dispatch cycle."),
-    "notify_wakeups_total": ("counter", "Wake-ups by a notification."),
-    "claim_batches_total": ("counter", "Claims that took at least one item."),
-    "dispatch_latency_ms": ("histogram", "How long the handlers of attempts took."),
-    "attempts_total": ("counter", "Attempts by how they ended."),
-    "reaper_requeues_total": ("counter", "Items given back from expired leases."),
-    "gate_fallbacks_total": ("counter", "Times Redis was lost and limits became local."),
-    "gate_local_enters_total": ("counter", "Calls decided locally while Redis was away."),
-    "kafka_messages_total": ("counter", "Kafka messages by what became of them."),
-    "dispatch_queue_depth": ("gauge", "Items of a lane by where they are."),
-    "outbox_pending_depth": ("gauge", "Items that wait, ready or parked."),
-    "oldest_pending_age_seconds": ("gauge", "How long the oldest due item has been due."),
-    "dlq_depth": ("gauge", "Dead letters."),
-    "stuck_dispatching_count": ("gauge", "Leases that have expired and are not yet given back."),
-}
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value of a gauge, and its labels."""
 
-# They start at zero.
-UNLABELLED = (
-    "notify_wakeups_total",
-    "reaper_requeues_total",
-    "gate_fallbacks_total",
-    "gate_local_enters_total",
-)
+    name: str
+    labels: dict[str, str]
+    value: float
 
 
 @dataclass(slots=True)
-class Depths:
-    """The lanes' depths, measured when they are asked for and at most every few seconds."""
+class GaugeReader:
+    """The gauges of the kernel and of the domains, read on demand, at most every few seconds."""
 
-    _measured: list[LaneDepth] = field(default_factory=list[LaneDepth])
+    _read: list[Sample] = field(default_factory=list[Sample])
     _stale_at: float = float("-inf")
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def read(self, pool: Pool) -> list[LaneDepth]:
-        """Return the depths; scrapes that come together share one measurement."""
+    async def read(self, pool: Pool, declared: Sequence[Metric]) -> list[Sample]:
+        """Return the samples; concurrent scrapes share one reading."""
         async with self._turn:
             if monotonic() >= self._stale_at:
-                self._measured = await measure_lanes(pool)
-                self._stale_at = monotonic() + DEPTHS_AGE_MAX.total_seconds()
-            return self._measured
+                self._read = await read_gauges(pool, declared)
+                self._stale_at = monotonic() + GAUGES_AGE_MAX.total_seconds()
+            return self._read
 
 
-def render(meter: Meter, depths: Iterable[LaneDepth]) -> bytes:
-    """Return the exposition."""
-    families = _Families()
-    for name in UNLABELLED:
-        families.add(name, {}, meter.counters.get((name, ()), 0))
-    for (name, labels), value in sorted(meter.counters.items()):
-        if name not in UNLABELLED or labels:
-            families.add(name, dict(labels), value)
-    for (name, labels), histogram in sorted(meter.histograms.items(), key=lambda pair: pair[0]):
-        families.add_histogram(name, dict(labels), histogram)
-    for depth in depths:
-        _add_depth(families, depth)
-    return families.text()
+@dataclass(frozen=True, slots=True)
+class MetricsPage:
+    """The endpoint that Prometheus scrapes."""
+
+    gauges: GaugeReader = field(default_factory=GaugeReader)
+
+    async def show(self, call: Call[NoParameters, None]) -> Content:
+        """Render the metrics."""
+        penstock = call.context.penstock
+        declared = declared_metrics(penstock.all_domains())
+        samples = await self.gauges.read(penstock.pool, declared)
+        return Content(body=render(penstock.meter, samples, declared), media_type=CONTENT_TYPE)
 
 
-def _add_depth(families: "_Families", depth: LaneDepth) -> None:
+def declared_metrics(domains: Iterable[Domain]) -> tuple[Metric, ...]:
+    """Return the metrics of the kernel and of the domains."""
+    return (*kernel.METRICS, *(metric for domain in domains for metric in domain.metrics))
+
+
+async def read_gauges(pool: Pool, declared: Sequence[Metric]) -> list[Sample]:
+    """Return the lanes' depths, and what each domain's own statement returns."""
+    samples = [sample for depth in await measure_lanes(pool) for sample in _depth_samples(depth)]
+    for metric in declared:
+        if isinstance(metric, Gauge) and metric.sql is not None:
+            rows = await pool.fetch(metric.sql, timeout=GAUGE_TIMEOUT.total_seconds())
+            samples += [_row_sample(metric, dict(row.items())) for row in rows]
+    return samples
+
+
+def _row_sample(metric: Gauge, row: dict[str, Any]) -> Sample:
+    value = float(row.pop("value"))
+    return Sample(metric.name, {label: str(text) for label, text in row.items()}, value)
+
+
+def _depth_samples(depth: LaneDepth) -> Iterator[Sample]:
     lane = {"lane": depth.lane}
     for status in ("ready", "parked", "leased", "held", "dead"):
         labels = lane | {"status": status.upper()}
-        families.add("dispatch_queue_depth", labels, getattr(depth, status))
-    families.add("outbox_pending_depth", lane, depth.ready + depth.parked)
-    families.add("oldest_pending_age_seconds", lane, depth.oldest_due_seconds)
-    families.add("dlq_depth", lane, depth.dead)
-    families.add("stuck_dispatching_count", lane, depth.expired_leases)
+        yield Sample(kernel.DEPTH.name, labels, getattr(depth, status))
+    yield Sample(kernel.PENDING.name, lane, depth.ready + depth.parked)
+    yield Sample(kernel.OLDEST_SECONDS.name, lane, depth.oldest_due_seconds)
+    yield Sample(kernel.DEAD.name, lane, depth.dead)
+    yield Sample(kernel.STUCK.name, lane, depth.expired_leases)
+
+
+def render(meter: Meter, samples: Iterable[Sample], declared: Sequence[Metric]) -> bytes:
+    """Return the exposition."""
+    families = _Families(declared)
+    unlabelled = {
+        metric.name for metric in declared if isinstance(metric, Counter) and not metric.labels
+    }
+    for name in sorted(unlabelled):
+        families.add(name, {}, meter.counters.get((name, ()), 0))
+    for (name, labels), value in sorted(meter.counters.items()):
+        if name not in unlabelled or labels:
+            families.add(name, dict(labels), value)
+    for (name, labels), histogram in sorted(meter.histograms.items(), key=lambda pair: pair[0]):
+        families.add_histogram(name, dict(labels), histogram)
+    for sample in samples:
+        families.add(sample.name, sample.labels, sample.value)
+    return families.text()
 
 
 class _Families(Collector):
     """Samples by metric, in the form that prometheus_client renders."""
 
-    def __init__(self) -> None:
-        self._metrics = {name: _metric(name, *about) for name, about in METRICS.items()}
+    def __init__(self, declared: Sequence[Metric]) -> None:
+        self._families = {metric.name: _family(metric) for metric in declared}
 
     def add(self, name: str, labels: dict[str, str], value: float) -> None:
         """Add one sample of a counter or gauge."""
-        metric = self._metrics.setdefault(name, _metric(name, "counter", name))
-        metric.add_sample(name, labels, value)
+        family = self._families.get(name) or self._undeclared(Counter(name, name))
+        family.add_sample(name, labels, value)
 
     def add_histogram(self, name: str, labels: dict[str, str], histogram: Histogram) -> None:
         """Add the cumulative buckets, the sum and the count of a histogram."""
-        metric = self._metrics.setdefault(name, _metric(name, "histogram", name))
+        metric = self._families.get(name) or self._undeclared(Distribution(name, name))
         below = 0
         for bound, count in zip((*BOUNDS, "+Inf"), histogram.buckets, strict=True):
             below += count
@@ -115,9 +135,13 @@ class _Families(Collector):
         metric.add_sample(f"{name}_sum", labels, histogram.total)
         metric.add_sample(f"{name}_count", labels, histogram.count)
 
-    def collect(self) -> Iterable[Metric]:
+    def _undeclared(self, metric: Metric) -> Family:
+        """Show what was counted all the same: a metric that is missing is worse than no help."""
+        return self._families.setdefault(metric.name, _family(metric))
+
+    def collect(self) -> Iterable[Family]:
         """Return the metrics, as prometheus_client asks for them."""
-        return self._metrics.values()
+        return self._families.values()
 
     def text(self) -> bytes:
         registry = CollectorRegistry()
@@ -125,6 +149,19 @@ class _Families(Collector):
         return generate_latest(registry)
 
 
-def _metric(name: str, kind: Type, about: str) -> Metric:
+def type_of(metric: Metric) -> str:
+    """Return the type in the words of Prometheus."""
+    match metric:
+        case Counter():
+            return "counter"
+        case Distribution():
+            return "histogram"
+        case Gauge():
+            return "gauge"
+
+
+def _family(metric: Metric) -> Family:
     """Return an empty metric; the library adds a counter's `_total` itself."""
-    return Metric(name.removesuffix("_total") if kind == "counter" else name, about, kind)
+    is_counter = isinstance(metric, Counter)
+    name = metric.name.removesuffix("_total") if is_counter else metric.name
+    return Family(name, metric.help, type_of(metric))

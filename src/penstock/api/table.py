@@ -1,24 +1,54 @@
-"""Every endpoint that is not a domain's; routes and OpenAPI are both made from this table."""
+"""The table of endpoints: the kernel's here, and the domains' from the app."""
 
-from penstock.api import audit, dead, health, items, keys, lanes, pages
+from dataclasses import replace
+
+from penstock import web
+from penstock.api import audit, dead, health, items, keys, lanes
+from penstock.api.metrics import MetricsPage
+from penstock.api.static_pages import StaticPages, redirect_to_docs
+from penstock.app import Penstock
+from penstock.base.settings import settings
 from penstock.contract.http import Endpoint, endpoint
+from penstock.web.request_wrapper import RequestWrapper, is_for_probes
+
+TAGS = {"lanes", "items", "dead", "keys", "audit", "health"}  # First words of paths.
 
 
-def endpoints(payload_bytes_max: int) -> tuple[Endpoint, ...]:
-    """Return the table; `payload_bytes_max` is what new lanes take, and bounds the bodies of items.
+def create_app(penstock: Penstock, *, is_probe: bool = False) -> RequestWrapper:
+    """Return the API of an app as an ASGI app; `penstock` is open while it serves requests.
 
-    JSON may write a character in six bytes that is stored in two or three, hence the factor.
+    A probe has health and metrics alone: for workers, beside an API elsewhere.
+    """
+    return web.create_app(penstock, endpoints(penstock, is_probe=is_probe))
+
+
+def endpoints(penstock: Penstock, *, is_probe: bool = False) -> tuple[Endpoint, ...]:
+    """Return the endpoints of the kernel and of the app's domains."""
+    pages = StaticPages()
+    table = (*_kernel_endpoints(pages, settings().payload_bytes_max), *penstock.endpoints)
+    if is_probe:
+        return tuple(each for each in table if is_for_probes(each.path))
+    pages.render(table)
+    return table
+
+
+def _kernel_endpoints(pages: StaticPages, payload_bytes_max: int) -> tuple[Endpoint, ...]:
+    """Return every endpoint that is not a domain's, tagged by the first word of its path.
+
+    `payload_bytes_max` is the limit of new lanes, and bounds the bodies of items. JSON may write a
+    character in six bytes that is stored in two or three, hence the factor.
     """
     one_item = 2 * payload_bytes_max + 64 * 1024
     batch = max(16 * 1024 * 1024, one_item)
-    return (
+    metrics = MetricsPage()
+    table = (
         endpoint(
             "GET", "/health", health.show, scope=None, statuses=(200, 503),
-            summary="Whether this process lives and can serve requests",
+            summary="Whether this process is alive and can serve requests",
         ),
         endpoint(
             "GET", "/health/live", health.show_live, scope=None,
-            summary="Whether this process lives",
+            summary="Whether this process is alive",
         ),
         endpoint(
             "GET", "/health/ready", health.show, scope=None, statuses=(200, 503),
@@ -28,7 +58,7 @@ def endpoints(payload_bytes_max: int) -> tuple[Endpoint, ...]:
         endpoint("GET", "/lanes/{name}", lanes.show, scope="read", summary="Show a lane"),
         endpoint(
             "PUT", "/lanes/{name}", lanes.put, scope="admin", statuses=(200, 201),
-            summary="Make a lane, or set its policy",
+            summary="Create a lane (201), or set its policy (200)",
         ),
         endpoint(
             "PATCH", "/lanes/{name}", lanes.patch, scope="admin",
@@ -40,7 +70,7 @@ def endpoints(payload_bytes_max: int) -> tuple[Endpoint, ...]:
         ),
         endpoint(
             "POST", "/lanes/{name}/resume", lanes.resume, scope="admin",
-            summary="Let a lane be claimed from again",
+            summary="Allow claims from a lane again",
         ),
         endpoint(
             "POST", "/items", items.accept, scope="produce", statuses=(202,),
@@ -50,12 +80,15 @@ def endpoints(payload_bytes_max: int) -> tuple[Endpoint, ...]:
         endpoint(
             "POST", "/items/batch", items.accept_many, scope="produce", statuses=(202,),
             body_bytes_max=batch,
-            summary="Accept up to 1,000 items, all or none",
+            summary="Accept 1 to 1,000 items of any lanes, all or none",
         ),
-        endpoint("GET", "/items", items.list_page, scope="read", summary="List a lane's items"),
+        endpoint(
+            "GET", "/items", items.list_page, scope="read",
+            summary="List a lane's items, the newest first",
+        ),
         endpoint(
             "GET", "/items/by-key", items.show_by_key, scope="read",
-            summary="Show the item that a key stands for",
+            summary="Show the item with a key",
         ),
         endpoint(
             "GET", "/items/{item_id}", items.show, scope="read",
@@ -63,7 +96,7 @@ def endpoints(payload_bytes_max: int) -> tuple[Endpoint, ...]:
         ),
         endpoint(
             "POST", "/items/{item_id}/cancel", items.cancel, scope="admin",
-            summary="End an item that no worker holds",
+            summary="Cancel an item that no worker holds",
         ),
         endpoint(
             "POST", "/items/{item_id}/retry", items.retry, scope="admin",
@@ -73,20 +106,26 @@ def endpoints(payload_bytes_max: int) -> tuple[Endpoint, ...]:
             "POST", "/items/{item_id}/reschedule", items.reschedule, scope="admin",
             summary="Give an item that no worker holds another due instant",
         ),
-        endpoint("GET", "/dead", dead.list_page, scope="read", summary="List dead letters"),
+        endpoint(
+            "GET", "/dead", dead.list_page, scope="read",
+            summary="List dead letters, the oldest first",
+        ),
         endpoint(
             "POST", "/dead/replay", dead.replay, scope="admin", statuses=(200, 202),
-            summary="Replay dead letters, or count what a replay would bring back",
+            summary="Start a replay of dead letters (202), or with `dry_run` count them (200)",
         ),
-        endpoint("GET", "/dead/replays", dead.list_replays, scope="read", summary="List replays"),
+        endpoint(
+            "GET", "/dead/replays", dead.list_replays, scope="read",
+            summary="List the latest replays of dead letters",
+        ),
         endpoint(
             "GET", "/dead/replays/{replay_id}", dead.show_replay, scope="read",
-            summary="Show how far a replay is",
+            summary="Show the progress of a replay of dead letters",
         ),
         endpoint("GET", "/keys", keys.list_all, scope="admin", summary="List API keys"),
         endpoint(
             "POST", "/keys", keys.create, scope="admin", statuses=(201,),
-            summary="Make an API key; its token is shown this once",
+            summary="Create an API key; its token is in this response only",
         ),
         endpoint(
             "DELETE", "/keys/{key_id}", keys.revoke, scope="admin", statuses=(204,),
@@ -94,24 +133,31 @@ def endpoints(payload_bytes_max: int) -> tuple[Endpoint, ...]:
         ),
         endpoint(
             "GET", "/audit", audit.list_page, scope="admin",
-            summary="List changes: who, when, before, after",
+            summary="List changes, the newest first: who, when, before, after",
         ),
         *(
             endpoint(
-                "GET", path, pages.show_metrics, scope="read", media_type="text/plain",
+                "GET", path, metrics.show, scope="read", media_type="text/plain",
                 summary="Metrics for Prometheus",
             )
             for path in ("/metrics", "/q/metrics")
         ),
         endpoint(
-            "GET", "/openapi.json", pages.show_openapi, scope="read", summary="This API, described"
+            "GET", "/openapi.json", pages.show_openapi, scope="read",
+            summary="OpenAPI description of this API",
         ),
         endpoint(
             "GET", "/docs", pages.show_docs, scope="read", media_type="text/html",
-            summary="This API, described for people",
+            summary="The same description as a page for people",
         ),
         endpoint(
-            "GET", "/", pages.go_to_docs, scope="read", statuses=(307,), media_type="text/html",
-            summary="Go to the documentation",
+            "GET", "/", redirect_to_docs, scope="read", statuses=(307,), media_type="text/html",
+            summary="Redirect to `/docs`",
         ),
     )  # fmt: skip
+    return tuple(replace(each, tag=_tag(each.path)) for each in table)
+
+
+def _tag(path: str) -> str | None:
+    first = path.split("/")[1]
+    return first if first in TAGS else None

@@ -1,24 +1,23 @@
-"""What goes over HTTP, as types: they decode requests, encode answers and become the OpenAPI.
+"""The types on the wire: they decode requests, encode responses and become the OpenAPI.
 
 Input refuses unknown fields. A field that is UNSET was not given, which is not the same as null.
 """
 
-from datetime import datetime, timedelta
-from typing import Annotated, Literal
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
+from penstock.api.lane_structs import lane_structs
+from penstock.contract.paging import ID_MAX, Limit
+from penstock.kernel import lane as kernel
+from penstock.kernel.api_keys import NAME_LENGTH_MAX, Scope
 from penstock.kernel.enqueue import KEY_LENGTH_MAX
-from penstock.kernel.keys import NAME_LENGTH_MAX, Scope
-from penstock.kernel.lane import OnDeadHead, Ordering
 
-PAGE_MAX = 1_000  # Enough for any script, and still one short query.
 BATCH_MAX = 1_000  # More goes faster through Python or SQL, in one transaction of the caller.
-ID_MAX = 2**63 - 1
 
 Id = Annotated[int, Meta(ge=1, le=ID_MAX)]
-Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
 Instant = Annotated[datetime, Meta(tz=True)]
 ItemKey = Annotated[str, Meta(min_length=1, max_length=KEY_LENGTH_MAX)]
 Whole = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -85,72 +84,15 @@ class KeyRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 # ------------------------------------------------------------------------------------ lanes
 
 
-class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """How the wait grows: base * multiplier ** (first_exponent + failures - 1), capped."""
+if TYPE_CHECKING:
 
-    base: timedelta
-    multiplier: float
-    cap: timedelta
-    jitter: float
-    first_exponent: int
+    class Lane(msgspec.Struct, frozen=True, kw_only=True):
+        """A lane; its fields come from the kernel's definition and are not read by name here."""
 
-
-class Lane(msgspec.Struct, frozen=True, kw_only=True):
-    """A lane and its policy. `rate` is items per second over all workers; null means no limit."""
-
-    name: str
-    enabled: bool
-    batch_size: int
-    dispatch_interval: timedelta
-    rate: float | None
-    burst: int
-    jitter_window: timedelta
-    pre_start_buffer: timedelta
-    max_attempts: int
-    lease: timedelta
-    concurrency: int
-    backoff: Backoff
-    ordering: Ordering
-    on_dead_head: OnDeadHead
-    retention: timedelta
-    payload_bytes_max: int
-    slot_pool: str | None
-    version: int
-
-
-class BackoffChange(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
-    """The parts of a backoff to set."""
-
-    base: timedelta | UnsetType = UNSET
-    multiplier: float | UnsetType = UNSET
-    cap: timedelta | UnsetType = UNSET
-    jitter: float | UnsetType = UNSET
-    first_exponent: Whole | UnsetType = UNSET
-
-
-class LaneChange(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
-    """The parts of a policy to set; what is left out stays as it is. Durations are ISO 8601."""
-
-    enabled: bool | UnsetType = UNSET
-    batch_size: Whole | UnsetType = UNSET
-    dispatch_interval: timedelta | UnsetType = UNSET
-    rate: float | UnsetType | None = UNSET
-    burst: Whole | UnsetType = UNSET
-    jitter_window: timedelta | UnsetType = UNSET
-    pre_start_buffer: timedelta | UnsetType = UNSET
-    max_attempts: Whole | UnsetType = UNSET
-    lease: timedelta | UnsetType = UNSET
-    concurrency: Whole | UnsetType = UNSET
-    backoff: BackoffChange | UnsetType = UNSET
-    ordering: Ordering | UnsetType = UNSET
-    on_dead_head: OnDeadHead | UnsetType = UNSET
-    retention: timedelta | UnsetType = UNSET
-    payload_bytes_max: Whole | UnsetType = UNSET
-    slot_pool: Annotated[str, Meta(max_length=128)] | UnsetType | None = UNSET
+    class LaneChange(msgspec.Struct, frozen=True, kw_only=True):
+        """A change of a lane's policy; its fields come from the kernel's definition."""
+else:
+    Lane, LaneChange = lane_structs(kernel.FIELDS, module=__name__)
 
 
 class Lanes(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,7 +107,7 @@ class Lanes(msgspec.Struct, frozen=True, kw_only=True):
 class NewItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An item to accept. Without `due_at` it is due now; without `key` a repeat is a new item.
 
-    The payload is taken as it was written: no number in it is rounded on the way.
+    The payload is stored as it was sent: no number in it is rounded.
     """
 
     lane: str
@@ -187,7 +129,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AcceptedMany(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer per item, in the order of the items."""
+    """One result per item, in the order of the items."""
 
     items: list[Accepted]
 
@@ -281,8 +223,8 @@ class ReplayRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     dry_run: bool = False
 
 
-class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """A replay job: durable, and carried on by any sweeper."""
+class DeadReplay(msgspec.Struct, frozen=True, kw_only=True):
+    """A replay job: durable, and continued by any sweeper."""
 
     replay_id: int
     lane: str
@@ -298,20 +240,20 @@ class ReplayAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """How many dead items matched, and the job unless it was a dry run."""
 
     counted: int
-    replay: Replay | None
+    replay: DeadReplay | None
 
 
 class Replays(msgspec.Struct, frozen=True, kw_only=True):
     """The latest replays, the newest first."""
 
-    replays: list[Replay]
+    replays: list[DeadReplay]
 
 
 # ---------------------------------------------------------------------- keys, audit, health
 
 
 class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An API key to make; the scope `admin` implies the others."""
+    """An API key to create; the scope `admin` implies the others."""
 
     name: Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
     scopes: Annotated[list[Scope], Meta(min_length=1, max_length=3)]
@@ -328,7 +270,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreatedKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A new API key and its token, which is shown this once."""
+    """A new API key and its token, which is shown only once."""
 
     key: Key
     token: str
@@ -360,24 +302,14 @@ class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Live(msgspec.Struct, frozen=True, kw_only=True):
-    """The process answers; it says nothing about what it stands on."""
+    """The process answers; this says nothing about its dependencies."""
 
     live: bool
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """`live`: restart me if this is false. `ready`: send me requests only if this is true."""
+    """Restart the process if `live` is false; send it requests only while `ready` is true."""
 
     live: bool
     ready: bool
     database: Literal["up", "away"]
-
-
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong (RFC 9457); further members carry the data, such as `field`."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    request_id: str

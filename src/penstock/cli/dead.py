@@ -7,12 +7,18 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.output import confirm, json_option, print_json, print_rows, progress_bar
-from penstock.cli.place import ask, data_dir_option, operator
-from penstock.cli.values import ITEM_ID, LIMIT
+from penstock.console.database import ask, data_dir_option, operator
+from penstock.console.output import confirm, json_option, print_json, print_rows, progress_bar
+from penstock.console.values import ITEM_ID, LIMIT
 from penstock.kernel.inspect import list_dead
 from penstock.kernel.item import ItemId
-from penstock.kernel.replay import Replay, continue_replays, count_dead, read_replay, start_replay
+from penstock.kernel.replay import (
+    DeadReplay,
+    continue_replays,
+    count_dead,
+    read_replay,
+    start_replay,
+)
 from penstock.postgres.pool import Connection
 
 PAUSE = timedelta(milliseconds=200)  # While a sweeper has the job in its hands.
@@ -20,13 +26,13 @@ PAUSE = timedelta(milliseconds=200)  # While a sweeper has the job in its hands.
 
 @click.group()
 def dead() -> None:
-    """See dead letters and replay them."""
+    """List dead letters and replay them."""
 
 
 @dead.command("list")
-@click.option("--lane", help="Of this lane only.")
-@click.option("--limit", type=LIMIT, default=20, show_default=True)
-@click.option("--after", type=ITEM_ID, metavar="ID", help="Go on after this item.")
+@click.option("--lane", help="Only of this lane.")
+@click.option("--limit", type=LIMIT, default=20, show_default=True, help="How many.")
+@click.option("--after", type=ITEM_ID, metavar="ID", help="Continue after this item.")
 @data_dir_option
 @json_option
 def list_(
@@ -42,7 +48,7 @@ def list_(
 @dead.command()
 @click.argument("lane")
 @click.option("--reason", help="Only those with exactly this reason.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask; required where no terminal is attached.")
 @click.option("--no-wait", is_flag=True, help="Leave it to the sweepers and return at once.")
 @data_dir_option
 @json_option
@@ -60,7 +66,7 @@ def replay(
     if count and not yes:
         confirm(f"Replay {count} dead items of lane {lane}?")
 
-    async def run(db: Connection) -> Replay:
+    async def run(db: Connection) -> DeadReplay:
         job = await start_replay(db, lane, who=operator(), reason=reason)
         return job if no_wait else await _carry_out(db, job)
 
@@ -76,7 +82,7 @@ def replay(
         click.echo(f"replayed {job.replayed} items")
 
 
-async def _carry_out(db: Connection, job: Replay) -> Replay:
+async def _carry_out(db: Connection, job: DeadReplay) -> DeadReplay:
     """Take part in the replay until it is finished, since perhaps no sweeper runs."""
     with progress_bar() as progress:
         task = progress.add_task("replay", total=job.counted)

@@ -4,22 +4,20 @@ import asyncio
 import platform
 import sys
 from collections.abc import AsyncGenerator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal
 
 import click
 
-from penstock.app import choose_vault
 from penstock.base.errors import PenstockError
 from penstock.base.settings import settings
-from penstock.base.vault import Vault
-from penstock.cli.exits import Exit
 from penstock.cli.migrate import pending
-from penstock.cli.output import duration, json_option, print_lines, print_rows
-from penstock.cli.place import connected, data_dir_option, find_dsn
-from penstock.domains.webhooks.reseal import Seals, count_seals
+from penstock.compose.domains import chosen_domains
+from penstock.console.database import connected, data_dir_option, find_dsn, lent_resources
+from penstock.console.exits import Exit
+from penstock.console.output import duration, json_option, print_lines, print_rows
+from penstock.contract import Finding
 from penstock.kernel.inspect import LaneDepth, measure_lanes
 from penstock.kernel.lane import list_lanes
 from penstock.postgres.pool import Connection, address
@@ -32,20 +30,14 @@ SKEW_MAX = timedelta(seconds=2)  # Only the database's clock counts; more than t
 OVERDUE_MAX = timedelta(minutes=5)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found."""
-
-    verdict: Literal["ok", "warn", "fail"]
-    check: str
-    detail: str
-
-
 @click.command()
 @data_dir_option
 @json_option
 def doctor(*, data_dir: Path | None, as_json: bool) -> None:
-    """Check settings, database, schema, clocks, lanes and secrets; exit 1 if something fails."""
+    """Check settings, database, schema, clocks, leases, lanes and secrets.
+
+    Prints one line per check, `ok`, `warn` or `fail`, and exits with 1 if one fails.
+    """
     findings = asyncio.run(_examine(data_dir))
     if as_json:
         print_rows([asdict(each) for each in findings], as_json=True, none="")
@@ -78,7 +70,10 @@ async def _checks(data_dir: Path | None) -> AsyncGenerator[Finding]:
         yield Finding("ok", "schema", "up to date")
         async for each in _lanes(db):
             yield each
-        yield _secrets(await count_seals(db), choose_vault(find_dsn(data_dir), data_dir))
+    async with lent_resources(data_dir) as resources:
+        for domain in chosen_domains():
+            for check in domain.checks:
+                yield await check(resources)
 
 
 async def _server(db: Connection, dsn: str) -> AsyncGenerator[Finding]:
@@ -105,18 +100,6 @@ async def _lanes(db: Connection) -> AsyncGenerator[Finding]:
     yield _some("dead letters", died, "see: penstock dead list")
     held = {each.lane: each.held for each in depths}
     yield _some("held items", held, "each waits for a person to decide")
-
-
-def _secrets(seals: list[Seals], vault: Vault) -> Finding:
-    shut = sum(each.secrets + each.headers for each in seals if not vault.knows(each.mark))
-    if shut:
-        told = f"{shut:,} are sealed with a key that is not in PENSTOCK_SECRET_KEY here"
-        return Finding("warn", "secrets", told)
-    old = sum(each.secrets + each.headers for each in seals if each.mark != vault.mark)
-    if old:
-        told = f"{old:,} are sealed with an older key; run: penstock subscription reseal"
-        return Finding("warn", "secrets", told)
-    return Finding("ok", "secrets", "sealed with the current key" if seals else "none")
 
 
 def _some(check: str, counts: dict[str, int], advice: str) -> Finding:

@@ -3,7 +3,7 @@
 from penstock.app import Penstock
 from penstock.base.errors import Unauthenticated
 from penstock.base.settings import settings
-from penstock.kernel.keys import SCOPES, authenticate, create_key, list_keys, new_token
+from penstock.kernel.api_keys import SCOPES, authenticate, create_key, list_keys, new_token
 from penstock.postgres.pool import Connection
 
 NAME = "admin"

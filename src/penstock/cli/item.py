@@ -12,7 +12,8 @@ import click
 import msgspec
 
 from penstock.base.errors import InvalidInput, UnknownItem
-from penstock.cli.output import (
+from penstock.console.database import ask, data_dir_option, operator
+from penstock.console.output import (
     json_option,
     print_json,
     print_record,
@@ -21,8 +22,7 @@ from penstock.cli.output import (
     raw,
     without,
 )
-from penstock.cli.place import ask, data_dir_option, operator
-from penstock.cli.values import ITEM_ID, LIMIT, parse_instant
+from penstock.console.values import ITEM_ID, LIMIT, parse_instant
 from penstock.kernel import operate
 from penstock.kernel.enqueue import check, enqueue, enqueue_many
 from penstock.kernel.inspect import find_item, list_items, read_attempts, read_item
@@ -34,7 +34,7 @@ LINE_BYTES_MAX = 64 * 1024 * 1024  # The largest payload that a lane may allow.
 
 @click.group()
 def item() -> None:
-    """See items, hand them in, decide about single ones."""
+    """Show, enqueue, retry, cancel and reschedule items."""
 
 
 @item.command()
@@ -80,8 +80,8 @@ def show(
 
 @item.command("list")
 @click.argument("lane")
-@click.option("--limit", type=LIMIT, default=20, show_default=True)
-@click.option("--after", type=ITEM_ID, metavar="ID", help="Go on after this item.")
+@click.option("--limit", type=LIMIT, default=20, show_default=True, help="How many.")
+@click.option("--after", type=ITEM_ID, metavar="ID", help="Continue after this item.")
 @data_dir_option
 @json_option
 def list_(
@@ -110,7 +110,7 @@ def retry(*, item_id: int, data_dir: Path | None, as_json: bool) -> None:
 @data_dir_option
 @json_option
 def cancel(*, item_id: int, data_dir: Path | None, as_json: bool) -> None:
-    """End an item for good, unless a worker holds it or it is done."""
+    """Cancel an item, unless a worker holds it or it is done."""
     _decide(
         data_dir, item_id, lambda db, it: operate.cancel(db, it, who=operator()), as_json=as_json
     )
@@ -168,9 +168,11 @@ class Line(msgspec.Struct, forbid_unknown_fields=True):
 @click.argument("lane")
 @click.argument("payload", required=False, metavar="[JSON]")
 @click.option("--key", help="Your own id: the same key again is the same item.")
-@click.option("--due-at", metavar="INSTANT", help="When it is due.  [now]")
+@click.option("--due-at", metavar="INSTANT", help="When it is due; +5m is from now.  [now]")
 @click.option("--order-key", help="Items with the same one run one after another.")
-@click.option("--not-after", metavar="INSTANT", help="Its deadline.")
+@click.option(
+    "--not-after", metavar="INSTANT", help="Its deadline; it ends dead if that passes first."
+)
 @click.option(
     "--file",
     "source",
@@ -191,9 +193,10 @@ def enqueue_(  # noqa: PLR0913  One parameter per option.
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Hand in one item as JSON, or with --file many of them, all or none.
+    """Enqueue one item as JSON, or with --file many of them, all or none.
 
-    JSON may be - to read one payload from standard input.
+    JSON may be - to read one payload from standard input. Lines of a file are objects with
+    `payload`, and optionally `key`, `due_at`, `order_key` and `not_after`.
     """
     if (payload is None) == (source is None):
         raise click.UsageError("give either a JSON payload or --file")

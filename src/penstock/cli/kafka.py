@@ -10,23 +10,28 @@ import click
 
 from penstock.app import Penstock
 from penstock.base.aio import alongside, spawn
-from penstock.base.settings import settings
 from penstock.cli.lifetime import Stop, check_host, listening, run_until_stopped, work_until_asked
-from penstock.cli.output import json_option, print_json
-from penstock.cli.place import data_dir_option, find_dsn
+from penstock.compose.webhooks import event_consumer
+from penstock.console.database import data_dir_option, find_dsn
+from penstock.console.output import json_option, print_json
+from penstock.domains.webhooks.settings import WebhookSettings
 
 
 @click.group()
 def kafka() -> None:
-    """Take events from Kafka."""
+    """Accept events from Kafka."""
 
 
 @kafka.command()
-@click.option("--deliver", is_flag=True, help="Deliver them too, as `penstock worker` does.")
+@click.option("--deliver", is_flag=True, help="Also deliver them, as `penstock worker` does.")
 @click.option(
-    "--metrics-port", type=click.IntRange(0, 65535), help="Serve metrics and health here, 0: any."
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="Serve /metrics and /health here; 0: any port.",
 )
-@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="On this address.")
+@click.option(
+    "--metrics-host", default="127.0.0.1", show_default=True, help="Address for --metrics-port."
+)
 @data_dir_option
 @json_option
 def consume(
@@ -37,10 +42,10 @@ def consume(
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Accept the events of PENSTOCK_KAFKA_TOPIC until told to stop.
+    """Accept the events of PENSTOCK_KAFKA_TOPIC until the process is stopped.
 
-    Ctrl-C or SIGTERM stops reading, finishes the batch in hand, commits its offsets and leaves the
-    group; then deliveries under way are let finish.
+    Many may run, in one consumer group. Ctrl-C or SIGTERM stops reading, finishes the present
+    batch, commits its offsets, leaves the group, and waits for deliveries in progress.
     """
     app = Penstock()
     app.dsn, app.data_dir = find_dsn(data_dir), data_dir
@@ -49,15 +54,13 @@ def consume(
     async def run(stop: Stop) -> None:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(app)
-            words: dict[str, Any] = {
-                "topic": settings().kafka_topic,
-                "group": settings().kafka_group,
-            }
+            chosen = app.resources.section(WebhookSettings)
+            words: dict[str, Any] = {"topic": chosen.kafka_topic, "group": chosen.kafka_group}
             if metrics_port is not None:
                 words["metrics"] = await stack.enter_async_context(
                     listening(app, host=metrics_host, port=metrics_port, is_probe=True)
                 )
-            consuming = app.run_consumer(stop.asked)
+            consuming = app.run_service(event_consumer(app.resources), stop.asked)
             stop.started()
             print_json(words) if as_json else click.echo(_told(words))
             await (_deliver_beside(app, consuming) if deliver else consuming)

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.output import json_option, print_json, print_rows
-from penstock.cli.place import ask, data_dir_option, operator
-from penstock.kernel.keys import SCOPES, create_key, list_keys, revoke_key
+from penstock.console.database import ask, data_dir_option, operator
+from penstock.console.output import json_option, print_json, print_rows
+from penstock.kernel.api_keys import SCOPES, create_key, list_keys, revoke_key
 
 
 @click.group()
 def key() -> None:
-    """Make, list and revoke API keys."""
+    """Create, list and revoke API keys."""
 
 
 @key.command()
@@ -28,7 +28,7 @@ def key() -> None:
 @data_dir_option
 @json_option
 def create(*, name: str, scopes: tuple[str, ...], data_dir: Path | None, as_json: bool) -> None:
-    """Make a key and print its token, which nobody can ever read again."""
+    """Create an API key and print its token, which cannot be shown again."""
     made, token = ask(data_dir, lambda db: create_key(db, name, scopes, who=operator()))
     if as_json:
         print_json(asdict(made) | {"token": token})
@@ -41,7 +41,7 @@ def create(*, name: str, scopes: tuple[str, ...], data_dir: Path | None, as_json
 @data_dir_option
 @json_option
 def list_(*, data_dir: Path | None, as_json: bool) -> None:
-    """List all keys, revoked ones included, without their tokens."""
+    """List all API keys, also revoked ones, without their tokens."""
     rows = [asdict(each) for each in ask(data_dir, list_keys)]
     print_rows(rows, as_json=as_json, none="there are no keys yet")
 
@@ -51,7 +51,7 @@ def list_(*, data_dir: Path | None, as_json: bool) -> None:
 @data_dir_option
 @json_option
 def revoke(*, key_id: str, data_dir: Path | None, as_json: bool) -> None:
-    """Refuse a key from now on."""
+    """Revoke an API key, from now on."""
     ask(data_dir, lambda db: revoke_key(db, key_id, who=operator()))
     if as_json:
         print_json({"key_id": key_id, "revoked": True})

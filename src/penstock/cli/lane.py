@@ -9,24 +9,24 @@ import click
 from penstock.app import default_policy
 from penstock.base.errors import InvalidInput
 from penstock.base.settings import settings
-from penstock.cli.output import json_option, print_record, print_rows, without
-from penstock.cli.place import ask, data_dir_option, operator
-from penstock.cli.values import parse_policy
+from penstock.console.database import ask, data_dir_option, operator
+from penstock.console.output import json_option, print_record, print_rows, without
+from penstock.console.values import parse_policy
 from penstock.kernel.inspect import LaneDepth, measure_lanes
-from penstock.kernel.lane import Lane, create_lane, list_lanes, read_lane, set_lane
+from penstock.kernel.lane import Lane, create_lane, list_lanes, policy_of, read_lane, set_lane
 from penstock.postgres.pool import Connection
 
 
 @click.group()
 def lane() -> None:
-    """See lanes and change their policy."""
+    """Show lanes and change their policy."""
 
 
 @lane.command("list")
 @data_dir_option
 @json_option
 def list_(*, data_dir: Path | None, as_json: bool) -> None:
-    """List the lanes with what stands in them (counted up to 100,000)."""
+    """List the lanes with the number of their items (counted up to 100,000)."""
 
     async def read(db: Connection) -> list[dict[str, Any]]:
         depths = {depth.lane: depth for depth in await measure_lanes(db)}
@@ -40,7 +40,7 @@ def list_(*, data_dir: Path | None, as_json: bool) -> None:
 @data_dir_option
 @json_option
 def show(*, name: str, data_dir: Path | None, as_json: bool) -> None:
-    """Show one lane's policy, in the words that `set` takes."""
+    """Show a lane's policy, with the keys of `set`."""
     found = ask(data_dir, lambda db: read_lane(db, name))
     print_record(policy(found), as_json=as_json)
 
@@ -48,7 +48,7 @@ def show(*, name: str, data_dir: Path | None, as_json: bool) -> None:
 @lane.command("set")
 @click.argument("name")
 @click.argument("changes", nargs=-1, metavar="KEY=VALUE...")
-@click.option("--create", is_flag=True, help="Make the lane if it does not exist.")
+@click.option("--create", is_flag=True, help="Create the lane if it does not exist.")
 @data_dir_option
 @json_option
 def set_(
@@ -56,7 +56,7 @@ def set_(
 ) -> None:
     """Change a lane's policy, such as: rate=1000 burst=50 lease=2m enabled=false.
 
-    Durations are 500ms, 30s, 5m, 1h, 2d or PT30S; `rate=none` takes the limit away. All changes
+    Durations are 500ms, 30s, 5m, 1h, 2d or PT30S; `rate=none` removes the limit. All changes
     are made or none.
     """
     given = parse_policy(changes)
@@ -88,7 +88,7 @@ def pause(*, name: str, data_dir: Path | None, as_json: bool) -> None:
 @data_dir_option
 @json_option
 def resume(*, name: str, data_dir: Path | None, as_json: bool) -> None:
-    """Let a paused lane go on."""
+    """Resume a paused lane."""
     _switch(name, data_dir, enabled=True, as_json=as_json)
 
 
@@ -103,9 +103,7 @@ def _switch(name: str, data_dir: Path | None, *, enabled: bool, as_json: bool) -
 
 def policy(found: Lane) -> dict[str, Any]:
     """Return a lane as one flat record, with the field names that `lane set` takes."""
-    record = without(asdict(found), ["lane_id", "backoff"])
-    backoff = {f"backoff_{name}": value for name, value in asdict(found.backoff).items()}
-    return record | backoff
+    return {"name": found.name} | policy_of(found) | {"version": found.version}
 
 
 def _row(found: Lane, depth: LaneDepth | None) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from penstock.app import Penstock
 from penstock.base.aio import spawn, supervise
 from penstock.base.errors import InvalidInput, MissingExtra
 from penstock.base.settings import settings
-from penstock.cli.exits import Exit
+from penstock.console.exits import Exit
 from penstock.postgres.embedded import embedded_server
 
 OPEN_FILES = 16_384  # More than any lane's concurrency.
@@ -138,7 +138,7 @@ async def listening(
     A probe is health and metrics alone.
     """
     try:
-        from penstock.api import serve  # noqa: PLC0415  The extra may not be installed.
+        from penstock import api, web  # noqa: PLC0415  The extra may not be installed.
     except ModuleNotFoundError as missing:
         raise MissingExtra("api", "the REST API") from missing
     stop = asyncio.Event()
@@ -146,13 +146,12 @@ async def listening(
     async with asyncio.TaskGroup() as group:
         spawn(
             group,
-            serve(
-                app,
+            web.serve(
+                api.create_app(app, is_probe=is_probe),
                 host=host,
                 port=port,
                 stop=stop,
                 on_listening=url.set_result,
-                is_probe=is_probe,
             ),
             name="api",
         )
@@ -166,7 +165,7 @@ async def work_until_asked(app: Penstock, stop: Stop, lanes: list[str] | None = 
     """Run the handlers, and start them again if the database is lost in a bad moment."""
 
     async def work() -> None:
-        if app.kinds and not stop.asked.is_set():
+        if (app.kinds or app.services) and not stop.asked.is_set():
             await app.run_worker(stop.asked, lanes=lanes)
 
     await supervise(work, name="worker", log=app.log)

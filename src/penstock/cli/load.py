@@ -32,6 +32,6 @@ def _import(spec: str, module_name: str) -> object:
             raise BadApp(spec, f"there is no module {missing.name!r} here") from missing
         raise BadApp(spec, f"it imports {missing.name!r}, which is not installed") from missing
     except Exception as failure:
-        # A user's module may raise anything; it is not our bug and needs no traceback of ours.
+        # A user's module may raise anything; that is not a bug of Penstock and needs no traceback.
         told = " ".join(f"{type(failure).__qualname__}: {failure}".split())
         raise BadApp(spec, f"importing it failed: {told}") from failure

@@ -1,27 +1,49 @@
 """`penstock migrate`: bring the schema forward, or only say what is missing."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
-import asyncpg
 import click
 
-from penstock.app import OWNERS
-from penstock.cli.exits import Exit
-from penstock.cli.output import json_option, print_json
-from penstock.cli.place import ask, data_dir_option
-from penstock.postgres.migrate import LIST_APPLIED, read_migrations
+from penstock.compose.domains import chosen_domains, migration_packages
+from penstock.console.database import ask, data_dir_option
+from penstock.console.exits import Exit
+from penstock.console.output import json_option, print_json
 from penstock.postgres.migrate import migrate as apply
+from penstock.postgres.migrate import missing
 from penstock.postgres.pool import Connection
+from penstock.postgres.search_path import extend_search_path
 
 
 @click.command()
 @click.option("--check", is_flag=True, help="Apply nothing; exit 1 if something is missing.")
+@click.option(
+    "--post",
+    is_flag=True,
+    help="Also apply the post steps; the previous release cannot start then.",
+)
+@click.option(
+    "--search-path", is_flag=True, help="Also append `penstock` to the search_path of the database."
+)
 @data_dir_option
 @json_option
-def migrate(*, check: bool, data_dir: Path | None, as_json: bool) -> None:
-    """Bring the database's schema forward; `up`, `serve` and `worker` do so by themselves."""
-    names = ask(data_dir, pending if check else _apply)
+def migrate(
+    *, check: bool, post: bool, search_path: bool, data_dir: Path | None, as_json: bool
+) -> None:
+    """Update the schema of the database; `up`, `serve` and `worker` do so by themselves.
+
+    First the pre steps are applied, which the previous release works with, then the functions. Once
+    no process of the previous release runs any more, --post applies the post steps; without it, the
+    next release does. With --search-path, views are found by name: it holds for new connections,
+    and needs the owner of the database.
+    """
+    if check and search_path:
+        raise click.UsageError("--check changes nothing, so it does not go with --search-path")
+    packages = migration_packages(chosen_domains())
+    names = ask(data_dir, partial(missing if check else apply, owners=packages, post=post))
+    if search_path and ask(data_dir, extend_search_path):
+        names.append("search_path")
     if as_json:
         print_json({"missing" if check else "applied": names})
     elif names:
@@ -34,20 +56,5 @@ def migrate(*, check: bool, data_dir: Path | None, as_json: bool) -> None:
 
 
 async def pending(db: Connection) -> list[str]:
-    """Return the migrations of this release that the database lacks."""
-    missing: list[str] = []
-    for owner in OWNERS:
-        try:
-            applied = {row["number"] for row in await db.fetch(LIST_APPLIED, owner)}
-        except (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError):
-            applied = set[int]()
-        missing += [
-            f"{owner}/{migration.name}"
-            for migration in read_migrations(owner)
-            if migration.number not in applied
-        ]
-    return missing
-
-
-async def _apply(db: Connection) -> list[str]:
-    return await apply(db, OWNERS)
+    """Return what this release needs and the database lacks."""
+    return await missing(db, migration_packages(chosen_domains()))

@@ -9,21 +9,31 @@ from penstock.base.settings import settings
 from penstock.cli.first_key import ensure_given_key
 from penstock.cli.lifetime import Stop, check_host, listening, run_until_stopped
 from penstock.cli.load import load_app
-from penstock.cli.output import json_option, print_json
-from penstock.cli.place import data_dir_option, find_dsn
+from penstock.console.database import data_dir_option, find_dsn, no_migrate_option
+from penstock.console.output import json_option, print_json
 
 
 @click.command()
-@click.option("--app", "spec", metavar="MODULE:NAME", help="Your Penstock: checks payload types.")
+@click.option(
+    "--app", "spec", metavar="MODULE:NAME", help="Your Penstock; its payload types are checked."
+)
 @click.option("--host", help="Address of the API.  [127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of the API, 0 for any.  [8080]")
+@no_migrate_option
 @data_dir_option
 @json_option
 def serve(
-    *, spec: str | None, host: str | None, port: int | None, data_dir: Path | None, as_json: bool
+    *,
+    spec: str | None,
+    host: str | None,
+    port: int | None,
+    no_migrate: bool,
+    data_dir: Path | None,
+    as_json: bool,
 ) -> None:
-    """Run the REST API alone, against one database."""
+    """Run the REST API without a worker."""
     app = load_app(spec) if spec else Penstock()
+    app.migrates = app.migrates and not no_migrate
     app.dsn, app.data_dir = app.dsn or find_dsn(data_dir), app.data_dir or data_dir
     chosen_host = settings().host if host is None else host
     check_host(chosen_host)

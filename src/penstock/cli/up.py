@@ -17,16 +17,22 @@ from penstock.cli.lifetime import (
     work_until_asked,
 )
 from penstock.cli.load import load_app
-from penstock.cli.output import json_option, print_json, print_lines
-from penstock.cli.place import data_dir_option
+from penstock.console.database import data_dir_option, no_migrate_option
+from penstock.console.output import json_option, print_json, print_lines
 from penstock.postgres.pool import address
 
 
 @click.command()
-@click.option("--app", "spec", metavar="MODULE:NAME", help="Your Penstock, with its handlers.")
+@click.option(
+    "--app",
+    "spec",
+    metavar="MODULE:NAME",
+    help="Your Penstock, with its handlers; the current folder is on the import path.",
+)
 @click.option("--host", help="Address of the API.  [127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of the API, 0 for any.  [8080]")
-@click.option("--no-worker", is_flag=True, help="Run no handlers: API, sweeper, database only.")
+@click.option("--no-worker", is_flag=True, help="Run no handlers: only API, sweeper and database.")
+@no_migrate_option
 @data_dir_option
 @json_option
 def up(
@@ -35,15 +41,20 @@ def up(
     host: str | None,
     port: int | None,
     no_worker: bool,
+    no_migrate: bool,
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Run the API, the worker and the database in one process.
+    """Run the API, the worker, the sweeper and the database in one process.
+
+    Without PENSTOCK_DATABASE_URL the database is an embedded PostgreSQL. Prints the URLs, and an
+    admin key if it had to create one.
 
     Ctrl-C or SIGTERM stops claiming, finishes what is in flight within
     PENSTOCK_SHUTDOWN_GRACE_SECONDS and gives back the rest.
     """
     app = load_app(spec) if spec else Penstock()
+    app.migrates = app.migrates and not no_migrate
     chosen_host = settings().host if host is None else host
     check_host(chosen_host)
     chosen_port = settings().port if port is None else port

@@ -11,19 +11,27 @@ from penstock.base.aio import alongside
 from penstock.base.errors import InvalidInput
 from penstock.cli.lifetime import Stop, check_host, listening, run_until_stopped, work_until_asked
 from penstock.cli.load import load_app
-from penstock.cli.output import json_option, print_json
-from penstock.cli.place import data_dir_option, find_dsn
+from penstock.console.database import data_dir_option, find_dsn, no_migrate_option
+from penstock.console.output import json_option, print_json
 
 
 @click.command()
 @click.option(
-    "--app", "spec", metavar="MODULE:NAME", help="Your Penstock, with handlers besides ours."
+    "--app",
+    "spec",
+    metavar="MODULE:NAME",
+    help="Your Penstock, with handlers besides the built-in.",
 )
 @click.option("--lane", "lanes", multiple=True, help="Run this lane only; may be given again.")
 @click.option(
-    "--metrics-port", type=click.IntRange(0, 65535), help="Serve metrics and health here, 0: any."
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="Serve /metrics and /health here; 0: any port.",
 )
-@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="On this address.")
+@click.option(
+    "--metrics-host", default="127.0.0.1", show_default=True, help="Address for --metrics-port."
+)
+@no_migrate_option
 @data_dir_option
 @json_option
 def worker(
@@ -32,11 +40,13 @@ def worker(
     lanes: tuple[str, ...],
     metrics_port: int | None,
     metrics_host: str,
+    no_migrate: bool,
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Run our handlers, and those of an app, against one database, until told to stop."""
+    """Run the handlers of the built-in domains and of an app, and a sweeper, without the API."""
     app = load_app(spec) if spec else Penstock()
+    app.migrates = app.migrates and not no_migrate
     app.dsn, app.data_dir = app.dsn or find_dsn(data_dir), app.data_dir or data_dir
     check_host(metrics_host)
 

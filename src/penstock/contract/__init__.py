@@ -1,5 +1,31 @@
-"""What a domain hands to the app, and what it gets from it. The only door between the two."""
+"""What a domain declares to the app, and what it gets from it; nothing else connects the two."""
 
-from penstock.contract.domain import AnyKind, Build, Domain, Kind, Resources
+from penstock.base.meter import Counter, Distribution, Gauge
+from penstock.contract.check import Check, Finding
+from penstock.contract.domain import Domain, DomainFactory, Panel, Runtime, Service
+from penstock.contract.http import Call, Content, Endpoint, NoParameters, Reply, Stream, endpoint
+from penstock.contract.resources import Resources
+from penstock.kernel.kind import AnyKind, Kind
 
-__all__ = ["AnyKind", "Build", "Domain", "Kind", "Resources"]
+__all__ = [
+    "AnyKind",
+    "Call",
+    "Check",
+    "Content",
+    "Counter",
+    "Distribution",
+    "Domain",
+    "DomainFactory",
+    "Endpoint",
+    "Finding",
+    "Gauge",
+    "Kind",
+    "NoParameters",
+    "Panel",
+    "Reply",
+    "Resources",
+    "Runtime",
+    "Service",
+    "Stream",
+    "endpoint",
+]

@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, get_args, get_origi
 
 import msgspec
 
-from penstock.kernel.keys import Scope
+from penstock.kernel.api_keys import Scope
 from penstock.postgres.pool import Connection
 
 P_co = TypeVar("P_co", covariant=True)

@@ -17,18 +17,34 @@ from penstock.cli.demo import picture
 from penstock.cli.demo.figures import Figures
 from penstock.cli.demo.flow import Flow
 from penstock.cli.demo.flow import run as let_out
-from penstock.cli.exits import Exit
 from penstock.cli.lifetime import Stop, freeze_what_is_loaded, run_until_stopped
-from penstock.cli.output import json_option, print_json, print_lines, progress_bar
+from penstock.console.exits import Exit
+from penstock.console.output import json_option, print_json, print_lines, progress_bar
 from penstock.postgres.embedded import embedded_server
 
 BURST_SHARE = 20  # 50 ms of the rate: what starts that come late may use up.
 
 
 @click.command()
-@click.option("--items", type=click.IntRange(1, 10_000_000), default=100_000, show_default=True)
-@click.option("--rate", type=click.IntRange(1, 100_000), default=5_000, show_default=True)
-@click.option("--burst", type=click.IntRange(1, 100_000), help="[a twentieth of the rate]")
+@click.option(
+    "--items",
+    type=click.IntRange(1, 10_000_000),
+    default=100_000,
+    show_default=True,
+    help="How many items.",
+)
+@click.option(
+    "--rate",
+    type=click.IntRange(1, 100_000),
+    default=5_000,
+    show_default=True,
+    help="Items per second.",
+)
+@click.option(
+    "--burst",
+    type=click.IntRange(1, 100_000),
+    help="Items at once after a quiet time.  [a twentieth of the rate]",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
@@ -38,9 +54,10 @@ BURST_SHARE = 20  # 50 ms of the rate: what starts that come late may use up.
 )
 @json_option
 def demo(*, items: int, rate: int, burst: int | None, out: Path, as_json: bool) -> None:
-    """Let a burst of due items out at a limited rate, and plot the rate against the limit.
+    """Run a burst of due items through a rate-limited lane, and plot the rate against the limit.
 
-    Runs on a throw-away PostgreSQL, or in a lane of its own where PENSTOCK_DATABASE_URL points.
+    Uses a temporary embedded PostgreSQL, or its own lane in the database of PENSTOCK_DATABASE_URL.
+    Needs the extra `demo`.
     """
     picture.require()
     if settings().log_level == "info":

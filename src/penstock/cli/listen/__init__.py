@@ -1,4 +1,4 @@
-"""`penstock listen`: a receiver of webhooks on this machine, to look at what comes."""
+"""`penstock listen`: receive webhooks on this machine, verify them and print them."""
 
 from penstock.cli.listen.command import listen
 

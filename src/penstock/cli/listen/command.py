@@ -1,8 +1,9 @@
-"""The verb `listen`: its options, what it answers, and that it ends when enough has come."""
+"""The command `listen`: its options, how it responds, and when it ends."""
 
 import asyncio
 import sys
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,14 +11,15 @@ import click
 from rich.console import Console
 
 from penstock.base.aio import alongside
-from penstock.cli.exits import Exit
+from penstock.base.errors import MissingExtra
 from penstock.cli.lifetime import Stop, check_host, run_until_stopped
-from penstock.cli.listen.own import subscribed
-from penstock.cli.listen.server import Received, receiving
-from penstock.cli.listen.view import VERIFIED, Judge, as_record, read_key, show
-from penstock.cli.output import json_option, print_json
-from penstock.cli.place import data_dir_option
-from penstock.cli.subscription.words import (
+from penstock.cli.listen.received import Received
+from penstock.cli.listen.temporary_subscription import subscribed
+from penstock.cli.listen.view import VERIFIED, Verifier, as_record, read_key, show
+from penstock.console.database import data_dir_option
+from penstock.console.exits import Exit
+from penstock.console.output import json_option, print_json
+from penstock.domains.webhooks.commands.subscription.typed_options import (
     in_typed_words,
     parse_types,
     read_secret_word,
@@ -27,37 +29,40 @@ from penstock.cli.subscription.words import (
 from penstock.domains.webhooks.secret import PROFILES, Profile, make_secret
 from penstock.domains.webhooks.subscription import NewSubscription
 
-WAITING_MAX = 1_000  # Requests answered and not printed yet; who comes then has to come again.
-FAILURE = 500  # What the first ones are answered with if they are to fail.
+UNPRINTED_MAX = 1_000  # Requests answered and not printed yet; further ones get BUSY.
+FAILURE = 500  # The response to the first requests with --fail-first.
 BUSY = 503
+
+# `receiving` of server.py, which is imported when the command runs.
+Receiving = Callable[..., AbstractAsyncContextManager[str]]
 
 
 @dataclass(slots=True, kw_only=True)
-class Desk:
-    """Answers requests as the options say, and keeps them until they are printed."""
+class Responder:
+    """Chooses the status of each response, and queues requests for printing."""
 
     status: int
     fail_first: int
     answered: int = 0
-    waiting: asyncio.Queue[tuple[Received, int]] = field(
-        default_factory=lambda: asyncio.Queue[tuple[Received, int]](WAITING_MAX)
+    unprinted: asyncio.Queue[tuple[Received, int]] = field(
+        default_factory=lambda: asyncio.Queue[tuple[Received, int]](UNPRINTED_MAX)
     )
 
     def answer(self, request: Received) -> int:
         """Return the status for a request."""
-        if self.waiting.full():
+        if self.unprinted.full():
             return BUSY
         self.answered += 1
         status = FAILURE if self.answered <= self.fail_first else self.status
-        self.waiting.put_nowait((request, status))
+        self.unprinted.put_nowait((request, status))
         return status
 
 
 @dataclass(slots=True, kw_only=True)
 class Printer:
-    """Prints requests one after another, up to `count` of them, and remembers how they were."""
+    """Prints requests, up to `count` of them, and notes whether all were verified."""
 
-    judge: Judge
+    verifier: Verifier
     count: int | None
     as_json: bool
     console: Console
@@ -66,17 +71,17 @@ class Printer:
 
     def print(self, request: Received, status: int) -> None:
         """Print one request that was answered with `status`."""
-        seen = self.judge.judge(request, status)
+        checked = self.verifier.check(request, status)
         self.printed += 1
-        self.is_all_verified &= seen.verdict == VERIFIED
+        self.is_all_verified &= checked.verdict == VERIFIED
         if self.as_json:
-            print_json(as_record(seen))
+            print_json(as_record(checked))
         else:
-            show(seen, self.console)
+            show(checked, self.console)
 
     @property
     def is_done(self) -> bool:
-        """Whether all have come that were waited for."""
+        """Whether `count` requests have been printed."""
         return self.count is not None and self.printed >= self.count
 
 
@@ -96,21 +101,21 @@ class Printer:
     envvar="PENSTOCK_LISTEN_SECRET",
     show_envvar=True,
     callback=utf8,
-    help="What requests are verified with, or - for standard input; may be given again.",
+    help="Secret to verify requests with, or - for standard input; may be given again.",
 )
 @click.option(
     "--profile",
     type=click.Choice(PROFILES),
     default="standard",
     show_default=True,
-    help="Whose headers and signatures to expect.",
+    help="Which headers and signatures to expect.",
 )
 @click.option(
     "--status",
     type=click.IntRange(200, 599),
     default=200,
     show_default=True,
-    help="What to answer.",
+    help="Status to answer with.",
 )
 @click.option(
     "--fail-first",
@@ -123,7 +128,7 @@ class Printer:
     "--count",
     type=click.IntRange(1),
     metavar="N",
-    help="End after N requests; with 1 if there is a secret and one of them is not verified.",
+    help="Exit after N requests; with code 1 if a secret is given and one is not verified.",
 )
 @click.option(
     "--subscribe",
@@ -131,7 +136,7 @@ class Printer:
     multiple=True,
     metavar="EVENT_TYPES",
     callback=utf8,
-    help="Have events such as order.* sent here while this runs; may be given again.",
+    help="Subscribe to events such as order.* while this runs; may be given again.",
 )
 @tenant_option
 @data_dir_option
@@ -150,23 +155,28 @@ def listen(  # noqa: PLR0913  One parameter per option.
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Receive webhooks on this machine, verify them and show them.
+    """Receive webhooks on this machine, verify them and print them, until Ctrl-C.
 
-    With --subscribe it makes a subscription to itself, with a secret of its own, and deletes it at
+    Needs the extra `api`, and a database only with --subscribe. The secret may also be in
+    PENSTOCK_LISTEN_SECRET. With --json the first line has the `url`, and each further line a
+    request with its `verdict`.
+
+    With --subscribe it creates a subscription to itself, with its own secret, and deletes it at
     the end. PENSTOCK_EGRESS_ALLOW must then allow this address, here and where the worker runs.
     """
+    receiving = _load_server()
     check_host(host)
     texts = [text for word in secrets if (text := read_secret_word(word))]
     types = parse_types(event_types)
     if types and not texts:
         texts = [make_secret()]
     with in_typed_words():
-        judge = Judge(profile=profile, secrets=[read_key(text, profile) for text in texts])
-    printer = Printer(judge=judge, count=count, as_json=as_json, console=Console())
+        verifier = Verifier(profile=profile, secrets=[read_key(text, profile) for text in texts])
+    printer = Printer(verifier=verifier, count=count, as_json=as_json, console=Console())
 
     async def run(stop: Stop) -> None:
-        desk = Desk(status=status, fail_first=fail_first)
-        async with receiving(desk.answer, host=host, port=port) as url:
+        responder = Responder(status=status, fail_first=fail_first)
+        async with receiving(responder.answer, host=host, port=port) as url:
             new = NewSubscription(
                 url=url,
                 event_types=types,
@@ -178,23 +188,31 @@ def listen(  # noqa: PLR0913  One parameter per option.
             async with subscribed(new, data_dir) if types else nullcontext() as subscription_id:
                 stop.started()
                 _announce(url, subscription_id, types, printer=printer)
-                await _print_until_asked(desk, printer, stop)
+                await _print_until_asked(responder, printer, stop)
 
     run_until_stopped(run)
     if count is not None and texts and not printer.is_all_verified:
         sys.exit(Exit.FAILED)
 
 
-async def _print_until_asked(desk: Desk, printer: Printer, stop: Stop) -> None:
+def _load_server() -> Receiving:
+    try:
+        from penstock.cli.listen.server import receiving  # noqa: PLC0415  Needs an extra.
+    except ModuleNotFoundError as missing:
+        raise MissingExtra("api", "penstock listen") from missing
+    return receiving
+
+
+async def _print_until_asked(responder: Responder, printer: Printer, stop: Stop) -> None:
     async def print_all() -> None:
         while not printer.is_done:
-            printer.print(*await desk.waiting.get())
+            printer.print(*await responder.unprinted.get())
         stop.asked.set()
 
     async with alongside(print_all()):
         await stop.asked.wait()
-    while not (desk.waiting.empty() or printer.is_done):
-        printer.print(*desk.waiting.get_nowait())
+    while not (responder.unprinted.empty() or printer.is_done):
+        printer.print(*responder.unprinted.get_nowait())
 
 
 def _announce(url: str, subscription_id: str | None, types: list[str], *, printer: Printer) -> None:
@@ -204,5 +222,5 @@ def _announce(url: str, subscription_id: str | None, types: list[str], *, printe
     click.echo(f"penstock listens on {url}")
     if subscription_id is not None:
         click.echo(f"  {', '.join(types)} come here by subscription {subscription_id}")
-    if not printer.judge.secrets:
-        click.echo("  hint: give --secret, and what comes is verified")
+    if not printer.verifier.secrets:
+        click.echo("  hint: give --secret to verify requests")

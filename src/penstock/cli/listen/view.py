@@ -1,6 +1,6 @@
-"""One request as it is shown: judged by its signature, for people in colours, for programs as JSON.
+"""Verify a request and print it: for people in colours, for programs as JSON.
 
-What strangers send never reaches the terminal unescaped.
+What clients send never reaches the terminal unescaped.
 """
 
 from collections import OrderedDict
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.highlighter import JSONHighlighter
 from rich.text import Text
 
-from penstock.cli.listen.server import Received
+from penstock.cli.listen.received import Received
 from penstock.domains.webhooks.secret import (
     PUBLIC_PREFIX,
     Ed25519PublicKey,
@@ -24,21 +24,21 @@ from penstock.domains.webhooks.secret import (
 )
 from penstock.domains.webhooks.sign import verify
 
-IDS_MAX = 10_000  # Messages whose tries are counted; the oldest are forgotten.
-BODY_LENGTH_MAX = 4_000  # Characters shown to people: two screens full.
+IDS_MAX = 10_000  # Messages whose attempts are counted; the oldest are dropped.
+BODY_LENGTH_MAX = 4_000  # Characters printed for people: two screens.
 HEADERS_MAX = 40
 HEADER_LENGTH_MAX = 200
-WORD_LENGTH_MAX = 128  # Of an id or a type, as those of Penstock.
+WORD_LENGTH_MAX = 128  # Of an id or a type, as in Penstock.
 
 UNCHECKED = "unchecked"
 VERIFIED = "verified"
-# They say how a request came and not what it is about.
-PLAIN_HEADERS = {"accept", "accept-encoding", "connection", "content-length", "host"}
+# Headers of the transport, which say nothing about the event.
+TRANSPORT_HEADERS = {"accept", "accept-encoding", "connection", "content-length", "host"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """A request and what is known of it. `verdict` is a word to decide by, `detail` a sentence."""
+class Checked:
+    """A request and the result of its check. `verdict` is a stable word, `detail` a sentence."""
 
     request: Received
     status: int
@@ -49,34 +49,34 @@ class Seen:
     try_number: int
 
 
-class _Envelope(msgspec.Struct):
-    """What a body says of its event, if it is one of ours."""
+class _Event(msgspec.Struct):
+    """Id and type in a body that Penstock sent."""
 
     id: str | None = None
     type: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
-class Judge:
-    """Verifies requests with any of its secrets, and counts how often a message has come."""
+class Verifier:
+    """Verifies requests with any of its secrets, and counts the attempts of each message."""
 
     profile: Profile
     secrets: Sequence[Secret | Ed25519PublicKey]
     _tries: OrderedDict[str, int] = field(default_factory=OrderedDict[str, int])
 
-    def judge(self, request: Received, status: int) -> Seen:
-        """Return what is to be shown of a request that was answered with `status`."""
+    def check(self, request: Received, status: int) -> Checked:
+        """Return a request that was answered with `status`, with the result of its check."""
         verdict, detail = self._verify(request)
-        envelope = _envelope(request.body)
+        event = _event(request.body)
         headers = request.headers
-        event_id = headers.get("webhook-id") or headers.get("svix-id") or envelope.id
-        return Seen(
+        event_id = headers.get("webhook-id") or headers.get("svix-id") or event.id
+        return Checked(
             request=request,
             status=status,
             verdict=verdict,
             detail=detail,
             event_id=event_id,
-            event_type=envelope.type or headers.get("x-github-event"),
+            event_type=event.type or headers.get("x-github-event"),
             try_number=self._count(event_id),
         )
 
@@ -102,50 +102,50 @@ class Judge:
 
 
 def read_key(text: str, profile: Profile) -> Secret | Ed25519PublicKey:
-    """Read a secret, or a public key where there are any; raises InvalidInput."""
+    """Parse a secret, or a public key where the profile has them; raises InvalidInput."""
     if text.startswith(PUBLIC_PREFIX) and profile in {"standard", "svix"}:
         return read_public_key(text)
     return read_secret(text, profile)
 
 
-def as_record(seen: Seen) -> dict[str, Any]:
+def as_record(checked: Checked) -> dict[str, Any]:
     """Return a request for programs, with its whole body: as JSON if it is JSON, else as text."""
-    request = seen.request
+    request = checked.request
     value = _json(request.body, indent=-1)
     return {
         "received_at": request.received_at,
-        "verdict": seen.verdict,
-        "detail": seen.detail,
-        "id": seen.event_id,
-        "type": seen.event_type,
-        "try": seen.try_number,
+        "verdict": checked.verdict,
+        "detail": checked.detail,
+        "id": checked.event_id,
+        "type": checked.event_type,
+        "try": checked.try_number,
         "method": request.method,
         "path": request.path,
-        "status": seen.status,
+        "status": checked.status,
         "headers": request.headers,
         "body": request.body.decode(errors="replace") if value is None else value,
     }
 
 
-def as_text(seen: Seen, *, encoding: str) -> Text:
+def as_text(checked: Checked, *, encoding: str) -> Text:
     """Return a request for people; only characters that `encoding` has."""
 
     def safe(text: str, length_max: int = WORD_LENGTH_MAX) -> str:
         return _shorten(_escape(text, encoding), length_max)
 
-    request = seen.request
+    request = checked.request
     shown = Text(f"{request.received_at:%H:%M:%S}.{request.received_at.microsecond // 1000:03}Z ")
-    shown.append(*_verdict(seen))
+    shown.append(*_verdict(checked))
     for word, style in (
-        (seen.event_type, "bold"),
-        (seen.event_id, "cyan"),
-        (f"try {seen.try_number}" if seen.try_number > 1 else None, "yellow"),
+        (checked.event_type, "bold"),
+        (checked.event_id, "cyan"),
+        (f"try {checked.try_number}" if checked.try_number > 1 else None, "yellow"),
     ):
         if word:
             shown.append(f"  {safe(word)}", style)
     shown.append(f"  {safe(request.method)} {safe(request.path)}", "dim")
-    shown.append(f"  answered {seen.status}", "dim" if seen.status < 300 else "yellow")
-    for name, value in _telling(request.headers):
+    shown.append(f"  answered {checked.status}", "dim" if checked.status < 300 else "yellow")
+    for name, value in _relevant(request.headers):
         shown.append(f"\n  {safe(name)}: ", "dim")
         shown.append(safe(value, HEADER_LENGTH_MAX), "dim")
     if request.body:
@@ -153,35 +153,35 @@ def as_text(seen: Seen, *, encoding: str) -> Text:
     return shown.append("\n")
 
 
-def show(seen: Seen, console: Console) -> None:
+def show(checked: Checked, console: Console) -> None:
     """Print a request for people."""
-    shown = as_text(seen, encoding=console.encoding)
+    shown = as_text(checked, encoding=console.encoding)
     console.print(shown, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
-def _verdict(seen: Seen) -> tuple[str, str]:
-    match seen.verdict:
+def _verdict(checked: Checked) -> tuple[str, str]:
+    match checked.verdict:
         case "verified":
             return "verified", "bold green"
         case "unchecked":
-            return f"not verified: {seen.detail}", "bold yellow"
+            return f"not verified: {checked.detail}", "bold yellow"
         case _:
-            return f"NOT VERIFIED ({seen.verdict}: {seen.detail})", "bold red"
+            return f"NOT VERIFIED ({checked.verdict}: {checked.detail})", "bold red"
 
 
-def _envelope(body: bytes) -> _Envelope:
+def _event(body: bytes) -> _Event:
     try:
-        return msgspec.json.decode(body, type=_Envelope)
+        return msgspec.json.decode(body, type=_Event)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _Envelope()
+        return _Event()
 
 
-def _telling(headers: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [pair for pair in headers.items() if pair[0] not in PLAIN_HEADERS][:HEADERS_MAX]
+def _relevant(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [pair for pair in headers.items() if pair[0] not in TRANSPORT_HEADERS][:HEADERS_MAX]
 
 
 def _body(body: bytes, encoding: str) -> Text:
-    """Return a body indented if it is JSON, and as text if not; of a long one the beginning."""
+    """Return a body, indented if it is JSON; of a long one the beginning."""
     value = _json(body, indent=2)
     text = body.decode(errors="replace") if value is None else bytes(value).decode()
     lines = text[:BODY_LENGTH_MAX].split("\n")
@@ -195,7 +195,7 @@ def _body(body: bytes, encoding: str) -> Text:
 
 
 def _json(body: bytes, *, indent: int) -> msgspec.Raw | None:
-    """Return a body as JSON with this indent, its numbers untouched; None if it is none."""
+    """Return a body as JSON with this indent, its numbers unchanged; None if it is not JSON."""
     try:
         body.decode()
         return msgspec.Raw(msgspec.json.format(body, indent=indent))
@@ -204,7 +204,7 @@ def _json(body: bytes, *, indent: int) -> msgspec.Raw | None:
 
 
 def _escape(text: str, encoding: str) -> str:
-    """Return text that does nothing to a terminal but to be read, and fits its encoding."""
+    """Return text without control characters, in characters that the encoding has."""
     printable = "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )

@@ -1,0 +1,72 @@
+"""Which domains a process runs: the built-in ones, or those that PENSTOCK_DOMAINS names.
+
+Other packages offer theirs as an entry point of the group `penstock.domains`.
+"""
+
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+
+from penstock.base.errors import BadSetting
+from penstock.base.settings import section, settings
+from penstock.compose import webhooks
+from penstock.contract import Domain
+from penstock.domains.slots.domain import SLOTS
+
+BUILT_IN: tuple[Domain, ...] = (SLOTS, webhooks.DOMAIN)
+
+GROUP = "penstock.domains"
+VARIABLE = "PENSTOCK_DOMAINS"
+KERNEL_PACKAGE = "penstock.kernel"
+
+
+def chosen_domains() -> Sequence[Domain]:
+    """Return the domains of this process; raises BadSetting for a name that nothing offers."""
+    names = settings().domains
+    if names is None:
+        return BUILT_IN
+    built_in = {domain.name: domain for domain in BUILT_IN}
+    offered = entry_points(group=GROUP)
+    return [
+        built_in[name] if name in built_in else _load(name, offered)
+        for name in dict.fromkeys(names)
+    ]
+
+
+def migration_packages(domains: Sequence[Domain]) -> list[str]:
+    """Return the packages with migrations, the kernel's first, in the order they are applied."""
+    packages = [package for domain in domains for package in domain.migration_packages]
+    return list(dict.fromkeys([KERNEL_PACKAGE, *packages]))
+
+
+def read_settings_of(domains: Sequence[Domain]) -> None:
+    """Read every section of the domains, so that a wrong variable is refused at start."""
+    for domain in domains:
+        for kind in domain.settings:
+            section(kind)
+
+
+def _load(name: str, offered: EntryPoints) -> Domain:
+    point = _find(name, offered)
+    try:
+        domain = point.load()
+    except Exception as failure:
+        # The import of another package's module may raise anything.
+        reason = f"cannot be loaded: {type(failure).__name__}: {failure}"
+        raise BadSetting(VARIABLE, f"{name!r} ({point.value}) {reason}") from failure
+    if not isinstance(domain, Domain):
+        raise BadSetting(VARIABLE, f"{name!r} ({point.value}) is not a Domain")
+    if domain.name != name:
+        raise BadSetting(VARIABLE, f"{name!r} ({point.value}) calls itself {domain.name!r}")
+    return domain
+
+
+def _find(name: str, offered: EntryPoints) -> EntryPoint:
+    match list(offered.select(name=name)):
+        case [point]:
+            return point
+        case []:
+            known = ", ".join(sorted({domain.name for domain in BUILT_IN} | offered.names))
+            raise BadSetting(VARIABLE, f"no installed package offers {name!r}; known: {known}")
+        case points:
+            values = ", ".join(sorted(point.value for point in points))
+            raise BadSetting(VARIABLE, f"several packages offer {name!r}: {values}")

@@ -1,0 +1,28 @@
+"""The HTTP client for URLs that others chose, with the addresses that it may reach."""
+
+from typing import Annotated
+
+from pydantic import Field, IPvAnyNetwork
+from pydantic_settings import BaseSettings
+
+from penstock.base.settings import SECTION, AsList, section
+from penstock.integrations.http_client import Client, Egress, process_limits
+
+
+class EgressSettings(BaseSettings):
+    """Which addresses and ports webhooks may reach."""
+
+    model_config = SECTION
+
+    egress_allow: Annotated[tuple[IPvAnyNetwork, ...], *AsList] = ()
+    """Networks that webhooks may reach besides public addresses, as CIDRs, such as
+    `10.20.0.0/16 fd00:20::/32`."""
+    egress_ports: Annotated[tuple[Annotated[int, Field(ge=1, le=65535)], ...], *AsList] = ()
+    """Ports that webhooks may reach, such as `80 443`. Absent: all."""
+
+
+def make_client() -> Client:
+    """Return a client that refuses every other address; it opens no connection by itself."""
+    chosen = section(EgressSettings)
+    egress = Egress(chosen.egress_allow, ports=frozenset(chosen.egress_ports) or None)
+    return Client(egress, limits=process_limits())

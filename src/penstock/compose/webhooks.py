@@ -1,0 +1,108 @@
+"""Webhooks with what carries them: the HTTP client, a gate of this process or in Redis, Kafka."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+from penstock.base.errors import MissingExtra
+from penstock.compose.egress import EgressSettings, make_client
+from penstock.compose.kafka import KafkaSettings, connection_options, require_bootstrap
+from penstock.compose.redis import RedisSettings, share_gate
+from penstock.console.database import find_dsn
+from penstock.contract import Domain, Resources, Runtime, Service
+from penstock.contract.resources import choose_vault
+from penstock.domains.webhooks.accept import Publish, accept_messages
+from penstock.domains.webhooks.commands import commands
+from penstock.domains.webhooks.domain import WEBHOOKS
+from penstock.domains.webhooks.domain import build as build_domain
+from penstock.domains.webhooks.settings import WebhookSettings
+from penstock.domains.webhooks.subscription import SubscriptionService
+from penstock.integrations.kafka import metrics as kafka_metrics
+from penstock.integrations.redis import metrics as redis_metrics
+from penstock.limits.gate import Gate
+from penstock.limits.local import LocalGate
+
+Closes: TypeAlias = list[Callable[[], Awaitable[None]]]
+
+
+def build(resources: Resources) -> Runtime:
+    """Build the domain on the integrations that the environment names."""
+    poster = make_client()
+    closes: Closes = [poster.close]
+    runtime = build_domain(
+        resources,
+        poster=poster,
+        gate=_choose_gate(resources, closes),
+        publish=_choose_publish(resources, closes),
+    )
+    return replace(runtime, close=closes)
+
+
+def _choose_gate(resources: Resources, closes: Closes) -> Gate:
+    url = resources.section(RedisSettings).redis_url
+    local = LocalGate()
+    if url is None:
+        return local
+    gate, close = share_gate(url, local, resources)
+    closes.append(close)
+    return gate
+
+
+def _choose_publish(resources: Resources, closes: Closes) -> Publish | None:
+    """Return what publishes single events, or None where they go into the database."""
+    chosen = resources.section(WebhookSettings)
+    if chosen.events_to == "database":
+        return None
+    bootstrap = require_bootstrap("is needed when PENSTOCK_EVENTS_TO is kafka")
+    try:
+        from penstock.integrations.kafka.publisher import Publisher  # noqa: PLC0415  An extra.
+    except ModuleNotFoundError as absent:
+        raise MissingExtra("kafka", "PENSTOCK_EVENTS_TO") from absent
+    publisher = Publisher(
+        bootstrap, chosen.kafka_topic, log=resources.log, options=connection_options()
+    )
+    closes.append(publisher.close)
+    return publisher.publish
+
+
+def open_subscriptions(data_dir: Path | None = None) -> SubscriptionService:
+    """Return the service that commands use; it holds no connection, so nothing has to be closed."""
+    return SubscriptionService(
+        vault=choose_vault(find_dsn(data_dir), data_dir), poster=make_client()
+    )
+
+
+def event_consumer(resources: Resources) -> Service:
+    """Return the service that accepts events from Kafka; raises BadSetting or MissingExtra."""
+    bootstrap = require_bootstrap()
+    try:
+        from penstock.integrations.kafka.consumer import (  # noqa: PLC0415  An extra.
+            Consumer,
+            Source,
+        )
+    except ModuleNotFoundError as absent:
+        raise MissingExtra("kafka", "PENSTOCK_KAFKA_BOOTSTRAP") from absent
+    chosen = resources.section(WebhookSettings)
+    source = Source(
+        bootstrap=bootstrap,
+        topic=chosen.kafka_topic,
+        group=chosen.kafka_group,
+        dead_topic=chosen.kafka_dead_topic,
+        options=connection_options(),
+    )
+    accept = partial(
+        accept_messages, resources.pool, data_bytes_max=resources.settings.payload_bytes_max
+    )
+    consumer = Consumer(source, accept, log=resources.log, meter=resources.meter)
+    return Service(name="consumer", run=consumer.run)
+
+
+DOMAIN: Domain = replace(
+    WEBHOOKS,
+    build=build,
+    settings=(*WEBHOOKS.settings, EgressSettings, RedisSettings, KafkaSettings),
+    metrics=(*redis_metrics.METRICS, *kafka_metrics.METRICS),
+    commands=commands(open_subscriptions),
+)

@@ -1,0 +1,1 @@
+"""What all commands share: output, exit codes, typed values, and finding the database."""

@@ -1,0 +1,103 @@
+"""Words of the command line as values: durations, instants, item ids, and a lane's policy."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from math import isfinite
+from typing import Any
+
+import click
+import msgspec
+
+from penstock.base.errors import InvalidInput
+from penstock.kernel.lane import FIELDS
+from penstock.kernel.policy import PolicyField
+
+UNITS = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
+TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+ID_MAX = 2**63 - 1
+
+_SHORT = re.compile(r"(?P<amount>\d+(\.\d+)?)(?P<unit>ms|s|m|h|d)")
+
+
+def parse_duration(text: str, *, field: str) -> timedelta:
+    """Read `500ms`, `30s`, `5m`, `1h`, `2d`, a bare `0`, or ISO 8601 such as `PT30S`."""
+    if text == "0":
+        return timedelta(0)
+    short = _SHORT.fullmatch(text.lower())
+    try:
+        if short is not None:
+            return float(short["amount"]) * UNITS[short["unit"]]
+        return msgspec.convert(text.upper(), timedelta)
+    except (OverflowError, msgspec.ValidationError):
+        reason = f"{text!r} is not a duration such as 500ms, 30s, 5m, 1h, 2d or PT30S"
+        raise InvalidInput(field, reason) from None
+
+
+def parse_instant(text: str, *, field: str) -> datetime:
+    """Read ISO 8601 with a time zone, or `+5m` for that long from now."""
+    if text.startswith("+"):
+        try:
+            return datetime.now(UTC) + parse_duration(text[1:], field=field)
+        except OverflowError:
+            raise InvalidInput(field, "is too far away") from None
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        reason = f"{text!r} is not an instant such as 2030-01-31T16:00:00Z or +5m"
+        raise InvalidInput(field, reason) from None
+    if instant.tzinfo is None:
+        raise InvalidInput(field, f"{text!r} has no time zone; add Z or +01:00")
+    return instant
+
+
+def parse_policy(words: Iterable[str]) -> dict[str, Any]:
+    """Read `key=value` words as changes of a lane's policy; ranges are the database's part."""
+    changes: dict[str, Any] = {}
+    for word in words:
+        field, found, value = word.partition("=")
+        if not found:
+            raise InvalidInput(field, "must look like key=value")
+        if field not in FIELDS:
+            known = ", ".join(sorted(FIELDS))
+            raise InvalidInput(field, f"is not part of a lane's policy; known: {known}")
+        if field in changes:
+            raise InvalidInput(field, "is given twice")
+        changes[field] = _policy_value(field, value)
+    return changes
+
+
+def _policy_value(name: str, value: str) -> object:
+    field = FIELDS[name]
+    if field.is_optional and value.lower() == "none":
+        return None
+    if field.type is timedelta:
+        return parse_duration(value, field=name)
+    if field.type is bool:
+        if value.lower() not in TRUTHS:
+            raise InvalidInput(name, f"{value!r} is neither true nor false")
+        return TRUTHS[value.lower()]
+    return value if field.type is str else _number(field, value)
+
+
+def _number(field: PolicyField, value: str) -> int | float:
+    is_whole = field.type is int
+    try:
+        number = int(value) if is_whole else float(value)
+    except ValueError:
+        kind = "a whole number" if is_whole else "a number"
+        hint = " (or none)" if field.is_optional else ""
+        raise InvalidInput(field.name, f"{value!r} is not {kind}{hint}") from None
+    if not isfinite(number) or abs(number) > ID_MAX:
+        raise InvalidInput(field.name, f"{value!r} is out of range")
+    return number
+
+
+ITEM_ID = click.IntRange(1, ID_MAX)
+LIMIT = click.IntRange(1, 10_000)

@@ -1,0 +1,85 @@
+"""The ASGI app: each request is routed, authorised, decoded, handled and encoded in one place."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from penstock.app import Penstock
+from penstock.base.errors import PenstockError
+from penstock.base.watchdog import Watchdog
+from penstock.contract.http import Content, Endpoint, Reply
+from penstock.postgres.pool import database_away
+from penstock.web.authenticate import Authenticator
+from penstock.web.call import Call, WebContext
+from penstock.web.decode import BODY_TIMEOUT, decode_body, decode_parameters
+from penstock.web.problem import bug_response, error_response, http_response
+from penstock.web.request_wrapper import RequestWrapper, Response, note_caller, note_route
+from penstock.web.routes import Routes, read_routes
+
+NOBODY = "nobody"  # The caller of an endpoint that needs no key.
+
+
+def create_app(penstock: Penstock, endpoints: Iterable[Endpoint]) -> RequestWrapper:
+    """Return an ASGI app that serves these endpoints; `penstock` is open while it does."""
+    app = _App(
+        context=WebContext(penstock=penstock, authenticator=Authenticator(penstock)),
+        routes=read_routes(endpoints),
+        slow_bodies=Watchdog(BODY_TIMEOUT),
+    )
+    # Bound once: structlog would otherwise look its configuration up for every line.
+    return RequestWrapper(app.respond, bug_response, penstock.log.bind())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _App:
+    """The routes with what their handlers share."""
+
+    context: WebContext
+    routes: Routes
+    slow_bodies: Watchdog
+
+    async def respond(self, request: Request) -> Response:
+        """Carry out one request; a refusal is a response too."""
+        try:
+            endpoint, in_path = self.routes.find(request.scope["path"], request.method)
+            note_route(request, endpoint.path)
+            with database_away():
+                who = await self._authorize(endpoint, request)
+                call = Call(
+                    context=self.context,
+                    request=request,
+                    parameters=decode_parameters(endpoint, in_path, request),
+                    body=await decode_body(endpoint, request, self.slow_bodies),
+                    who=who,
+                )
+                return _encoded(endpoint, await endpoint.handle(call))
+        except PenstockError as refused:
+            return error_response(request, refused)
+        except HTTPException as refused:
+            return http_response(request, refused)
+
+    async def _authorize(self, endpoint: Endpoint, request: Request) -> str:
+        """Return the caller's name for the audit; raises before any of the body is read."""
+        if endpoint.scope is None:
+            return NOBODY
+        key = await self.context.authenticator.authorize(request, endpoint.scope)
+        note_caller(request, key.key_id)
+        return f"key:{key.key_id}"
+
+
+def _encoded(endpoint: Endpoint, returned: object) -> Response:
+    status, value = endpoint.statuses[0], returned
+    if isinstance(returned, Reply):
+        status, value = returned.status, returned.value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    assert status in endpoint.statuses, f"{endpoint.path} does not list {status}"
+    if value is None:
+        return Response(status=status)
+    if isinstance(value, Content):
+        return Response(
+            status=status, body=value.body, media_type=value.media_type, headers=value.headers
+        )
+    body = msgspec.json.encode(value)
+    return Response(status=status, body=body, media_type=endpoint.media_type)

@@ -1,0 +1,181 @@
+"""Decode parameters and bodies: capped in size and time, refused with the field's name."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+
+from penstock.base.errors import InvalidInput
+from penstock.base.watchdog import Watchdog
+from penstock.contract.http import Endpoint, NoParameters, Stream
+from penstock.web.fast_path import fast_path
+from penstock.web.request_wrapper import header
+
+# A slow phone sends a megabyte in this time; an attack with slow requests does not.
+BODY_TIMEOUT = timedelta(seconds=30)
+NAME_LENGTH_MAX = 100  # Of a field name that a response repeats.
+
+_NO_PARAMETERS = NoParameters()
+_NAMED = re.compile(r"(unknown|missing required) field `(.*)`", re.DOTALL)
+
+
+def decode_parameters(endpoint: Endpoint, in_path: Mapping[str, str], request: Request) -> Any:
+    """Return the parameters of path and query as the endpoint's type; raises InvalidInput."""
+    if endpoint.parameters_type is NoParameters and not request.scope["query_string"]:
+        return _NO_PARAMETERS
+    given = dict(in_path)
+    # Most requests have no query, and parsing it would be a tenth of their cost.
+    query = request.query_params.multi_items() if request.scope["query_string"] else ()
+    for name, value in query:
+        if name in given:
+            raise InvalidInput(_short(name), "is given twice")
+        given[name] = value
+    for name, value in given.items():
+        if "\x00" in value:
+            raise InvalidInput(_short(name), "holds a NUL character")
+    try:
+        return msgspec.convert(given, endpoint.parameters_type, strict=False)
+    except msgspec.ValidationError as refused:
+        raise _named(refused) from refused
+
+
+async def decode_body(endpoint: Endpoint, request: Request, slow_bodies: Watchdog) -> Any:
+    """Return the body as the endpoint's type, or None where it takes none; raises InvalidInput.
+
+    Raises HTTPException for a body of another media type, one too large, or one too slow.
+    """
+    if endpoint.streams:
+        return _stream(endpoint, request)
+    if endpoint.body_decoder is None:
+        return None
+    _refuse_media_type(header(request, b"content-type"))
+    try:
+        raw = await _read_capped(request, endpoint.body_bytes_max, slow_bodies)
+    except TimeoutError:
+        raise _too_slow() from None
+    except ClientDisconnect:
+        raise HTTPException(400, "the body ended early") from None
+    try:
+        body = endpoint.body_decoder.decode(raw)
+    except msgspec.ValidationError as refused:
+        raise _named(refused) from refused
+    except (msgspec.DecodeError, UnicodeDecodeError) as malformed:
+        raise InvalidInput("body", _reason(str(malformed))) from malformed
+    except RecursionError as deep:
+        raise InvalidInput("body", "is nested too deeply") from deep
+    if b"\\u0000" in raw:
+        _refuse_nul(body)
+    return body
+
+
+def _stream(endpoint: Endpoint, request: Request) -> Stream:
+    media_type = _media_type(header(request, b"content-type"))
+    if media_type not in endpoint.streams:
+        raise HTTPException(415, f"send the body as {' or '.join(endpoint.streams)}")
+    return Stream(media_type=media_type, chunks=_chunks(request, endpoint.body_bytes_max))
+
+
+async def _chunks(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
+    """Yield the body as it arrives; each chunk may take as long as a whole body may elsewhere."""
+    chunks = aiter(request.stream())
+    length = 0
+    while True:
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT.total_seconds()):
+                chunk = await anext(chunks, None)
+        except TimeoutError:
+            raise HTTPException(
+                408, "the body arrived too slowly", {"Connection": "close"}
+            ) from None
+        except ClientDisconnect:
+            raise HTTPException(400, "the body ended early") from None
+        if chunk is None:
+            return
+        length += len(chunk)
+        if length > bytes_max:
+            raise _too_large(bytes_max)
+        yield chunk
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _refuse_media_type(content_type: str) -> None:
+    media_type = _media_type(content_type)
+    if media_type != "application/json" and not media_type.endswith("+json"):
+        raise HTTPException(415, "send the body as application/json")
+
+
+async def _read_capped(request: Request, bytes_max: int, slow_bodies: Watchdog) -> bytes:
+    """Read the body, never more than `bytes_max` of it, whatever its headers say."""
+    fast = fast_path(request.scope)
+    whole = None if fast is None else fast.take_body()
+    if whole is None:
+        with slow_bodies.guard():
+            return await _read_chunks(request, bytes_max)
+    if len(whole) > bytes_max:
+        raise _too_large(bytes_max)
+    return whole
+
+
+async def _read_chunks(request: Request, bytes_max: int) -> bytes:
+    chunks: list[bytes] = []
+    length = 0
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunks.append(message.get("body", b""))
+        length += len(chunks[-1])
+        if length > bytes_max:
+            raise _too_large(bytes_max)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def _too_slow() -> HTTPException:
+    return HTTPException(408, "the body arrived too slowly", {"Connection": "close"})
+
+
+def _too_large(bytes_max: int) -> HTTPException:
+    return HTTPException(413, f"the body is over {bytes_max} bytes", {"Connection": "close"})
+
+
+def _named(refused: msgspec.ValidationError) -> InvalidInput:
+    """Name the field that msgspec refuses: its messages end in a path such as `$[3].due_at`."""
+    message, _, path = str(refused).partition(" - at `$")
+    place = path.removesuffix("`").removeprefix(".")
+    if place.startswith("["):
+        place = f"items{place}"
+    named = _NAMED.search(message)
+    if named is None:
+        return InvalidInput(_short(place) or "body", _reason(message))
+    field = ".".join(filter(None, (place, named[2])))
+    return InvalidInput(_short(field), f"is {named[1].removesuffix(' required')}")
+
+
+def _refuse_nul(body: object) -> None:
+    """Raise InvalidInput for a NUL in a field; the kernel checks payloads."""
+    parts: list[tuple[str, object]] = [("", body)]
+    if isinstance(body, list):
+        parts = [(f"items[{index}].", part) for index, part in enumerate(body)]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    for place, part in parts:
+        if isinstance(part, msgspec.Struct):
+            for field in msgspec.structs.fields(part):
+                value = getattr(part, field.name)
+                if isinstance(value, str) and "\x00" in value:
+                    raise InvalidInput(f"{place}{field.encode_name}", "holds a NUL character")
+
+
+def _reason(message: str) -> str:
+    return message if message[:2].isupper() else message[:1].lower() + message[1:]
+
+
+def _short(name: str) -> str:
+    return name[:NAME_LENGTH_MAX]

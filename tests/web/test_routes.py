@@ -1,0 +1,74 @@
+"""Which endpoint a request is for, and the error when there is none."""
+
+import pytest
+from starlette.exceptions import HTTPException
+
+from penstock.contract.http import Call, Endpoint, Method, NoParameters, endpoint
+from penstock.web.routes import Routes, read_routes
+
+
+async def nothing(_call: Call[NoParameters, None]) -> None:
+    """Do nothing."""
+
+
+def described(method: Method, path: str) -> Endpoint:
+    return endpoint(method, path, nothing, scope=None, summary="Nothing")
+
+
+@pytest.fixture(scope="module")
+def routes() -> Routes:
+    return read_routes(
+        [
+            described("GET", "/slots"),
+            described("POST", "/slots/batch"),
+            described("GET", "/slots/{event_id}"),
+            described("DELETE", "/slots/{event_id}"),
+            described("GET", "/lanes/{name}"),
+            described("POST", "/lanes/{name}/pause"),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        (("GET", "/slots"), ("/slots", {})),
+        (("HEAD", "/slots"), ("/slots", {})),
+        (("POST", "/slots/batch"), ("/slots/batch", {})),
+        (("GET", "/slots/pay-1"), ("/slots/{event_id}", {"event_id": "pay-1"})),
+        (("GET", "/slots/a/b\n"), ("/slots/{event_id}", {"event_id": "a/b\n"})),
+        (("DELETE", "/slots/batch"), ("/slots/{event_id}", {"event_id": "batch"})),
+        (("POST", "/lanes/x/pause"), ("/lanes/{name}/pause", {"name": "x"})),
+    ],
+)
+def test_a_request_finds_its_endpoint(
+    routes: Routes, asked: tuple[str, str], found: tuple[str, dict[str, str]]
+) -> None:
+    method, path = asked
+
+    endpoint, in_path = routes.find(path, method)
+
+    assert (endpoint.path, in_path) == found
+
+
+@pytest.mark.parametrize(
+    ("asked", "refusal"),
+    [
+        (("GET", "/"), (404, None)),
+        (("GET", "/slots/"), (404, None)),
+        (("GET", "/slot"), (404, None)),
+        (("GET", "/lanes/a/b"), (404, None)),
+        (("PUT", "/slots"), (405, "GET, HEAD")),
+        (("PUT", "/slots/batch"), (405, "DELETE, GET, HEAD, POST")),
+        (("GET", "/lanes/x/pause"), (405, "POST")),
+    ],
+)
+def test_a_missing_path_and_a_wrong_method_are_different_errors(
+    routes: Routes, asked: tuple[str, str], refusal: tuple[int, str | None]
+) -> None:
+    method, path = asked
+
+    with pytest.raises(HTTPException) as refused:
+        routes.find(path, method)
+
+    assert (refused.value.status_code, (refused.value.headers or {}).get("Allow")) == refusal
