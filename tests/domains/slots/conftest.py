@@ -1,7 +1,7 @@
-"""An open app, its API without a network, and a caller per scope, as the tests of the API have it.
+"""An open app, its API without a network, and a client per scope, as in the tests of the API.
 
-What begins with `shared` stands on one database for the session: for tests that keep to configs
-and events of their own, or that show that a request is refused.
+Fixtures with the prefix `shared` use one database for the session: for tests with configs and
+events of their own, and for tests of refused requests.
 """
 
 from collections.abc import AsyncGenerator
@@ -28,7 +28,7 @@ async def other_admin(dsn: str, callers: Callers) -> AsyncGenerator[AsyncClient]
 
 @pytest.fixture(scope="session")
 async def shared_penstock(server: Server, template: str) -> AsyncGenerator[Penstock]:
-    """An open app for all tests that keep to configs of their own."""
+    """An open app for all tests with configs of their own."""
     await run_sql(server.dsn, f"CREATE DATABASE {SHARED} TEMPLATE {template}")
     async with opened(database_dsn(server.dsn, SHARED)) as app:
         yield app
@@ -36,12 +36,12 @@ async def shared_penstock(server: Server, template: str) -> AsyncGenerator[Penst
 
 @pytest.fixture(scope="session")
 async def shared_callers(shared_penstock: Penstock) -> AsyncGenerator[Callers]:
-    """As `callers`, for all tests that keep to configs of their own."""
+    """As `callers`, for all tests with configs of their own."""
     async with called(shared_penstock, create_app(shared_penstock)) as clients:
         yield clients
 
 
 @pytest.fixture(scope="session")
 def shared_admin(shared_callers: Callers) -> AsyncClient:
-    """As `admin`, for all tests that keep to configs of their own."""
+    """As `admin`, for all tests with configs of their own."""
     return shared_callers.admin

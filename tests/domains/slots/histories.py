@@ -1,4 +1,4 @@
-"""Random histories of slots: few events, small windows, short hours, so that they meet often."""
+"""Random histories of slots: few events, small windows and short hours, so that they collide."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -6,10 +6,10 @@ from zoneinfo import ZoneInfo
 
 from hypothesis import strategies as st
 
-from penstock.domains.slots.calendar import WEEKDAYS, Blackout, Calendar, Hours
-from penstock.domains.slots.model import Rule
+from penstock.calendar.calendar import WEEKDAYS, Blackout, Calendar, Hours
+from tests.domains.slots.oracle import Rule
 
-Step = tuple[str, dict[str, Any]]  # A method of the machine, and what it is given.
+Step = tuple[str, dict[str, Any]]  # A method of the machine, and its arguments.
 
 START = datetime(2030, 1, 1, 12, tzinfo=UTC)  # A Tuesday.
 MICROSECOND = timedelta(microseconds=1)
@@ -18,7 +18,7 @@ MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
 STEPS_MIN, STEPS_MAX = 10, 40
 
-# Windows of seconds with room for a few, hours of minutes: everything is soon full, cut or over.
+# Windows of seconds with few cells, hours of minutes: windows and days are soon full.
 some_pool = st.sampled_from(["left", "left", "left", "right"])
 some_event = st.integers(0, 30).map(lambda number: f"event-{number}")
 some_size = st.sampled_from([0.5, 1, 2, 3, 4, 7, 20, 45, 60, 90, 600]).map(
@@ -53,7 +53,7 @@ some_near_offset = st.one_of(
 
 @st.composite
 def calendars(draw: st.DrawFn) -> Calendar:
-    """Open for a few minutes around START, in a zone's own words."""
+    """Open for a few minutes around START, in local times of a zone."""
     zone = ZoneInfo(draw(some_zone))
 
     def clock(minutes: int) -> str:

@@ -1,4 +1,4 @@
-"""Drives the database and the model of slots with the same calls, and compares them after each."""
+"""Applies the same calls to the database and to the oracle, and compares them after each."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -7,24 +7,26 @@ from typing import Any, TypeVar
 import asyncpg
 import msgspec
 
-from penstock.base.errors import InvalidInput, UnknownSlot
+from penstock.base.errors import InvalidInput
+from penstock.calendar.check import check
+from penstock.calendar.periods import open_periods
 from penstock.domains.slots.assign import SlotRequest, assign_many
-from penstock.domains.slots.calendar import check, open_periods
 from penstock.domains.slots.cancel import cancel
 from penstock.domains.slots.config import SET_CONFIG, _columns, read_config
+from penstock.domains.slots.errors import UnknownSlot
 from penstock.domains.slots.forecast import forecast
 from penstock.domains.slots.inspect import list_moves
-from penstock.domains.slots.model import Answer, Ledger, Place, Pool, Rule
-from penstock.domains.slots.model.cells import to_micros
 from penstock.domains.slots.reflow import reflow
 from penstock.postgres.pool import Connection
 from tests.domains.slots.histories import DAY, MICROSECOND, START, Step
+from tests.domains.slots.oracle import Assignment, Ledger, Place, Pool, Rule
+from tests.domains.slots.oracle.cells import to_micros
 
 T = TypeVar("T")
 
-WHO = "model"
+WHO = "oracle"
 POOLS = ["left", "right"]
-KNOWN_AHEAD = 40 * DAY  # Of opening hours; who looks further makes the verbs extend them.
+KNOWN_AHEAD = 40 * DAY  # Of opening periods; requests beyond make the verbs extend them.
 
 SLOTS = """
 SELECT slot_pool.name AS pool, slot.event_id, requested_at, scheduled_at, window_at, position,
@@ -42,7 +44,7 @@ FORGET_RUNS = """
 DELETE FROM penstock.slot_run USING penstock.slot_pool AS pool
 WHERE slot_run.pool_id = pool.pool_id AND name = ANY ($1)
 """
-# Until the end of the last stretch that has a slot: a calendar goes on for years.
+# Only until the end of the last stretch that has a slot: a calendar has years of stretches.
 COUNT_RUNS = """
 SELECT penstock.mark_cells(pool_id, '2000-01-01Z', coalesce((
     SELECT min(ends_at) FROM penstock.slot_stretch AS stretch
@@ -55,7 +57,7 @@ WHERE name = ANY ($1)
 
 
 class Machine:
-    """Two pools, in the database and in the model, that live through the same history."""
+    """Two pools, in the database and in the oracle, with the same history."""
 
     def __init__(self, db: Connection) -> None:
         self.db = db
@@ -63,16 +65,16 @@ class Machine:
         self.ledger = Ledger()
         self.pools: dict[str, Pool] = {}
         self.bursts = 0
-        self.known: dict[str, tuple[Place, datetime]] = {}  # Where each event was seen last.
+        self.known: dict[str, tuple[Place, datetime]] = {}  # The last known slot of each event.
 
-    async def live(self, rules: tuple[Rule, Rule], history: list[Step]) -> None:
-        """Take each step with both, and compare all that they know after it."""
+    async def play(self, rules: tuple[Rule, Rule], history: list[Step]) -> None:
+        """Apply each step to both, and compare their whole state after it."""
         await self.make_pools(*rules)
         for method, arguments in history:
             await getattr(self, method)(**arguments)
-            await self.both_have_the_same_slots()
-            self.no_instant_is_booked_twice()
-            await self.runs_are_what_the_slots_say()
+            await self.check_that_slots_are_equal()
+            self.check_that_no_instant_is_booked_twice()
+            await self.check_that_runs_equal_a_recount()
 
     # ------------------------------------------------------------------------------- rules
 
@@ -84,7 +86,7 @@ class Machine:
             await self.change(name, {"calendar": wish.calendar})
 
     async def change(self, name: str, fields: dict[str, Any]) -> None:
-        """Refused where the calendar leaves no time, or no cell; then nothing changes."""
+        """Change a rule; rejected, without effect, if the calendar leaves no time or no cell."""
         wish = replace(self.pools[name].rule, **fields)
         try:
             if wish.calendar is not None:
@@ -96,9 +98,9 @@ class Machine:
         assert await self._set(name, wish) == effective_at
 
     async def _set(self, name: str, wish: Rule) -> datetime | None:
-        """Return from when on the rule holds; None if it is refused.
+        """Return from when on the rule is effective; None if it is rejected.
 
-        The verb does the same, with opening hours for ten years: thousands of rows, each time.
+        The verb does the same, but with ten years of opening periods: thousands of rows each time.
         """
         calendar = wish.calendar
         periods = None
@@ -134,48 +136,45 @@ class Machine:
         await self.assign(name, [(event, self.now + offset)])
 
     async def assign_batch(self, name: str, wishes: list[tuple[str, timedelta]]) -> None:
-        """With events that are known, and some that come twice."""
+        """Request for several events: some have a slot already, some occur twice."""
         await self.assign(name, [(event, self.now + offset) for event, offset in wishes])
 
     async def assign_burst(self, name: str, offset: timedelta, count: int) -> None:
-        """Many for one instant, as they come in life."""
+        """Request slots for many new events at one instant."""
         self.bursts += 1
         wishes = [(f"burst-{self.bursts}-{number}", self.now + offset) for number in range(count)]
         await self.assign(name, wishes)
 
     async def assign_again(self, name: str, number: int, shift: int) -> None:
-        """The same event: with the same time it gets the same slot, otherwise a conflict."""
+        """Repeat an event: with the same time it gets the same slot, otherwise a conflict."""
         if not self.ledger.slots:
             return
         slot = _pick(list(self.ledger.slots.values()), number)
         await self.assign(name, [(slot.event_id, slot.requested_at + shift * MICROSECOND)])
 
     async def assign(self, name: str, wishes: list[tuple[str, datetime]]) -> None:
-        """Ask both, and compare answer by answer."""
+        """Request slots from both, and compare the results one by one."""
         requests = [SlotRequest(event, at) for event, at in wishes]
 
-        told = self.pools[name].assign_batch(wishes, now=self.now)
-        given = await assign_many(self.db, name, requests, now=self.now)
+        expected = self.pools[name].assign_batch(wishes, now=self.now)
+        assigned = await assign_many(self.db, name, requests, now=self.now)
 
-        for answer, got in zip(told, given, strict=True):
-            assert got.outcome == answer.outcome
-            assert (got.slot is None) == (answer.window_at is None)
+        for want, got in zip(expected, assigned, strict=True):
+            assert got.outcome == want.outcome
+            assert (got.slot is None) == (want.window_at is None)
             if got.slot is not None:
-                assert (got.slot.window_at, got.slot.position) == (
-                    answer.window_at,
-                    answer.position,
-                )
-                assert _is_allowed(got.slot.scheduled_at, answer)
+                assert (got.slot.window_at, got.slot.position) == (want.window_at, want.position)
+                assert _is_allowed(got.slot.scheduled_at, want)
 
     async def cancel_one(self, number: int, is_repeated: bool) -> None:
-        """Also events that nobody knows, and twice."""
+        """Cancel an event, which may be unknown, once or twice."""
         event = _pick([*sorted(self.ledger.slots), "nobody"], number)
         await self.cancel(event)
         if is_repeated:
             await self.cancel(event)
 
     async def cancel(self, event: str) -> None:
-        """Ask both; the pool that the model is asked through does not matter."""
+        """Cancel in both; any pool of the oracle can cancel any event."""
         expected = self.pools["left"].cancel(event)
         is_unknown = False
         try:
@@ -199,7 +198,7 @@ class Machine:
     async def reflow(self, name: str, offset: timedelta, is_dry_run: bool) -> None:
         freeze_until = self.now + offset
         before = {slot.event_id: slot.place for slot in self.pools[name].slots}
-        told = self.pools[name].reflow(freeze_until, now=self.now, is_dry_run=is_dry_run)
+        expected = self.pools[name].reflow(freeze_until, now=self.now, is_dry_run=is_dry_run)
 
         done = await reflow(
             self.db,
@@ -210,27 +209,27 @@ class Machine:
             now=self.now,
         )
 
-        assert done.frozen_until == told.frozen_until
-        assert (done.considered, done.moved) == (told.considered, len(told.moves))
-        frozen_until = to_micros(told.frozen_until)
+        assert done.frozen_until == expected.frozen_until
+        assert (done.considered, done.moved) == (expected.considered, len(expected.moves))
+        frozen_until = to_micros(expected.frozen_until)
         later = {event: place for event, place in before.items() if place.at >= frozen_until}
-        after = later | {move.event_id: move.after for move in told.moves}
+        after = later | {move.event_id: move.after for move in expected.moves}
         if not any(place.bounds for place in [*later.values(), *after.values()]):
             assert (done.last_before, done.last_after) == (_last(later), _last(after))
-        assert (done.reflow_id is None) == (is_dry_run or not told.moves)
+        assert (done.reflow_id is None) == (is_dry_run or not expected.moves)
         if done.reflow_id is not None:
             listing = list_moves(self.db, after=0, reflow_id=done.reflow_id, limit=1_000)
             moves = {move.event_id: move.moved_to for move in await listing}
-            assert set(moves) == {move.event_id for move in told.moves}
-            assert all(_is_allowed(moves[move.event_id], move.after) for move in told.moves)
+            assert set(moves) == {move.event_id for move in expected.moves}
+            assert all(_is_allowed(moves[move.event_id], move.after) for move in expected.moves)
 
     async def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
     # ------------------------------------------------------------------------------ invariants
 
-    async def both_have_the_same_slots(self) -> None:
-        """And whoever has a place keeps the very instant, unless a reflow moved it."""
+    async def check_that_slots_are_equal(self) -> None:
+        """And every slot keeps its instant unless a reflow moved it."""
         rows = await self.db.fetch(SLOTS, POOLS)
 
         assert {row["event_id"] for row in rows} == set(self.ledger.slots)
@@ -250,12 +249,12 @@ class Machine:
             for row in rows
         }
 
-    def no_instant_is_booked_twice(self) -> None:
+    def check_that_no_instant_is_booked_twice(self) -> None:
         places = [(slot.pool, slot.place.at) for slot in self.ledger.slots.values()]
         assert len(set(places)) == len(places)
 
-    async def runs_are_what_the_slots_say(self) -> None:
-        """They are kept up to date in small steps; counted anew they must be the same."""
+    async def check_that_runs_equal_a_recount(self) -> None:
+        """Runs are maintained incrementally; a recount from the slots must give the same."""
         kept = await self.db.fetch(RUNS, POOLS)
         await self.db.execute(FORGET_RUNS, POOLS)
         await self.db.execute(COUNT_RUNS, POOLS)
@@ -264,8 +263,8 @@ class Machine:
         assert [tuple(row) for row in kept] == [tuple(row) for row in counted]
 
 
-def _is_allowed(scheduled_at: datetime, place: Place | Answer) -> bool:
-    """Say whether an instant is the one foretold, or within what it was to be drawn from."""
+def _is_allowed(scheduled_at: datetime, place: Place | Assignment) -> bool:
+    """Say whether an instant is the expected one, or in the interval to draw from."""
     if place.bounds is None:
         return scheduled_at == place.scheduled_at
     return place.bounds[0] <= scheduled_at < place.bounds[1]

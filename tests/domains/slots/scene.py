@@ -1,4 +1,4 @@
-"""What tests of slots over HTTP do again and again."""
+"""Shared steps of the tests of slots over HTTP."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """A config that belongs to one test, and so do its events."""
+    """A config of one test, with events of its own."""
 
     client: AsyncClient
     name: str
@@ -46,11 +46,11 @@ class Config:
         return f"{self.name}-{event}"
 
     async def assign(self, event: str, at: datetime = NOON) -> Json:
-        """Have an event given its slot."""
+        """Assign a slot to an event."""
         return body_of(await self.client.post(SLOTS, json=self.request(event, at)))
 
     async def fill(self, count: int, at: datetime = NOON, *, name: str = "filler") -> list[Json]:
-        """Have many events given slots in one call, and return them in that order."""
+        """Assign slots to many events in one call, and return them in order."""
         wanted = [self.request(f"{name}-{number}", at) for number in range(count)]
         return await self.assign_all(wanted)
 
@@ -63,7 +63,7 @@ class Config:
         return results
 
     async def show(self, event: str) -> Json:
-        """Return all that is known of an event's slot."""
+        """Return an event's slot in full."""
         return body_of(await self.client.get(f"{SLOTS}/{self.event(event)}"))
 
     async def list_all(self) -> list[Json]:
@@ -72,7 +72,7 @@ class Config:
         return body_of(await self.client.get(SLOTS, params=query))["slots"]
 
     async def change(self, **fields: Any) -> Json:
-        """Make a new version and return it."""
+        """Create a new version and return it."""
         body = {"configName": self.name} | fields
         return body_of(await self.client.post(CONFIG, json=body), 201)
 
@@ -80,14 +80,14 @@ class Config:
 async def make_config(
     client: AsyncClient, per_window: int = 4, size: str = "PT4S", **more: Any
 ) -> Config:
-    """Make a config with a name of its own; unless told otherwise it has a slot each second."""
+    """Create a config with a unique name and, by default, a slot each second."""
     config = Config(client=client, name=f"c{next(_numbers)}")
     await config.change(maxPerWindow=per_window, windowSize=size, **more)
     return config
 
 
 def body_of(response: Response, status: int = 200) -> Any:
-    """Return the JSON of an answer that has to be a good one."""
+    """Return the JSON of a response with the expected status."""
     assert response.status_code == status, response.text
     return response.json()
 

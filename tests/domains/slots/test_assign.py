@@ -1,4 +1,4 @@
-"""An instant for every event: at or after its own time, under capacity, once and for ever."""
+"""Assigning slots: at or after the requested time, under capacity, one slot per event."""
 
 import asyncio
 import random
@@ -35,7 +35,7 @@ from tests.domains.slots.scene import (
 
 @pytest.mark.covers("D1", "D2", "D10", "D22", "D23")
 async def test_the_documents_request_gets_the_documents_answer(admin: AsyncClient) -> None:
-    """Callers of the rate limiter that this replaces must not notice."""
+    """Callers of the rate limiter that slots replace must not see a difference."""
     day = f"{NOON:%Y-%m-%d}"
     request = {"configName": "default", "requestedTime": f"{day}T12:00:00Z"}
 
@@ -61,7 +61,7 @@ async def test_the_documents_request_gets_the_documents_answer(admin: AsyncClien
         (after(2.371).astimezone(), "12:00:02.400Z", 29),
     ],
 )
-async def test_the_delay_is_told_in_whole_milliseconds(
+async def test_the_delay_is_in_whole_milliseconds(
     shared_admin: AsyncClient, *, asked: datetime, given: str, delay_ms: int
 ) -> None:
     config = await make_config(shared_admin, 100)
@@ -87,7 +87,7 @@ async def test_the_verb_returns_the_slot_with_its_delay(penstock: Penstock) -> N
 
 
 @pytest.mark.covers("D60")
-async def test_a_request_without_a_config_is_one_of_default(admin: AsyncClient) -> None:
+async def test_a_request_without_a_config_name_uses_default(admin: AsyncClient) -> None:
     request = {"eventId": "event", "requestedTime": text_of(NOON)}
 
     body_of(await admin.post(SLOTS, json=request))
@@ -142,7 +142,7 @@ async def test_the_slot_of_an_unknown_event_is_not_found(shared_admin: AsyncClie
 async def test_an_event_of_any_name_can_be_looked_up_and_cancelled(
     admin: AsyncClient, event: str
 ) -> None:
-    """Invoices are called 2026/17; a slot that cannot be given back is lost."""
+    """Ids may contain a slash, such as 2026/17; a slot that cannot be cancelled is lost."""
     request = {"eventId": event, "requestedTime": text_of(NOON)}
     path = f"{SLOTS}/{quote(event, safe='')}"
 
@@ -155,14 +155,14 @@ async def test_an_event_of_any_name_can_be_looked_up_and_cancelled(
     assert (await admin.get(path)).status_code == 404
 
 
-# ----------------------------------------------------------------------------- the same again
+# ------------------------------------------------------------------------- repeated requests
 
 
 @pytest.mark.covers("D3", "D33")
-async def test_the_same_request_again_gets_the_same_answer_byte_for_byte(
+async def test_a_repeated_request_gets_the_same_answer_byte_for_byte(
     shared_admin: AsyncClient, shared_penstock: Penstock
 ) -> None:
-    """A caller who lost the answer asks again; that must not cost a second slot."""
+    """A caller that lost the answer repeats the request; that must not take a second slot."""
     config = await make_config(shared_admin)
     request = config.request("event", after(0.5))
     zoned = request | {"requestedTime": text_of(after(0.5)).replace("Z", "+00:00")}
@@ -181,10 +181,10 @@ async def test_the_same_request_again_gets_the_same_answer_byte_for_byte(
 
 @pytest.mark.covers("D85")
 @pytest.mark.parametrize("other", ["time", "config"])
-async def test_the_same_event_asked_for_differently_is_a_conflict_that_shows_its_slot(
+async def test_the_same_event_with_another_time_or_config_is_a_conflict_with_its_slot(
     shared_admin: AsyncClient, other: str
 ) -> None:
-    """Quietly answering with the old slot would tell the caller a wrong delay."""
+    """Silently returning the old slot would report a wrong delay."""
     config, elsewhere = await make_config(shared_admin), await make_config(shared_admin)
     request = config.request("event", after(1))
     given = body_of(await shared_admin.post(SLOTS, json=request))
@@ -194,18 +194,18 @@ async def test_the_same_event_asked_for_differently_is_a_conflict_that_shows_its
 
     response = await shared_admin.post(SLOTS, json=request | change)
 
-    told = problem(response, 409, "slot-conflict")
-    assert told["event_id"] == given["eventId"]
-    assert told["existing"] == request | given
+    refusal = problem(response, 409, "slot-conflict")
+    assert refusal["event_id"] == given["eventId"]
+    assert refusal["existing"] == request | given
     assert [slot["eventId"] for slot in await config.list_all()] == [given["eventId"]]
     assert await elsewhere.list_all() == []
 
 
 @pytest.mark.covers("D47")
-async def test_of_many_who_ask_for_one_event_at_once_all_get_one_slot(
+async def test_concurrent_requests_for_one_event_all_get_one_slot(
     admin: AsyncClient, other_admin: AsyncClient, penstock: Penstock
 ) -> None:
-    """Retries may overtake each other, on one node and between nodes."""
+    """Retries may run concurrently, on one node and on several."""
     request = {"eventId": "event", "requestedTime": text_of(NOON)}
 
     responses = await asyncio.gather(
@@ -222,10 +222,10 @@ async def test_of_many_who_ask_for_one_event_at_once_all_get_one_slot(
 
 
 @pytest.mark.covers("D47")
-async def test_an_event_that_two_configs_are_asked_for_at_once_gets_one_slot_of_one(
+async def test_an_event_requested_in_two_configs_at_once_gets_one_slot(
     admin: AsyncClient, other_admin: AsyncClient, penstock: Penstock
 ) -> None:
-    """The loser must give back what it took: else capacity would leak."""
+    """The second request must free its cell, otherwise capacity would leak."""
     names = [(await make_config(admin)).name, (await make_config(admin)).name]
     events = [f"event-{number}" for number in range(50)]
 
@@ -266,7 +266,7 @@ async def test_an_event_that_two_configs_are_asked_for_at_once_gets_one_slot_of_
 async def test_windows_begin_at_multiples_of_their_size_since_1970(
     shared_admin: AsyncClient, *, size: str, window: timedelta
 ) -> None:
-    """Also below a second, and where they do not line up with the day."""
+    """Also windows below a second, and sizes that do not divide a day."""
     config = await make_config(shared_admin, 3, size)
     asked = after(0.123456)
 
@@ -290,7 +290,7 @@ async def test_windows_begin_at_multiples_of_their_size_since_1970(
 
 
 @pytest.mark.covers("D28", "D31")
-async def test_when_a_window_is_full_the_next_one_is_taken(shared_admin: AsyncClient) -> None:
+async def test_when_a_window_is_full_the_next_one_is_used(shared_admin: AsyncClient) -> None:
     config = await make_config(shared_admin)
 
     slots = [await config.assign(f"event-{number}") for number in range(9)]
@@ -302,7 +302,7 @@ async def test_when_a_window_is_full_the_next_one_is_taken(shared_admin: AsyncCl
 
 @pytest.mark.covers("D25", "D28")
 @pytest.mark.parametrize("elapsed_ms", [0, 1, 40, 1000, 1999, 2500, 3920, 3960])
-async def test_the_first_window_offers_what_is_left_of_it_in_proportion(
+async def test_the_first_window_offers_its_remaining_share(
     shared_admin: AsyncClient, elapsed_ms: int
 ) -> None:
     config = await make_config(shared_admin, 100)
@@ -320,10 +320,10 @@ async def test_the_first_window_offers_what_is_left_of_it_in_proportion(
 
 @pytest.mark.covers("D87")
 @pytest.mark.parametrize("elapsed_ms", [3961, 3980, 3999])
-async def test_in_the_last_milliseconds_of_a_window_the_next_one_is_near(
+async def test_in_the_last_milliseconds_of_a_window_the_slot_is_in_the_next_one(
     shared_admin: AsyncClient, elapsed_ms: int
 ) -> None:
-    """The share of the window is nothing there, which must not mean that there is nothing."""
+    """The remaining share is zero there; the request must still get a slot."""
     config = await make_config(shared_admin, 100)
 
     slot = await config.assign("event", NOON + elapsed_ms * MILLISECOND)
@@ -349,8 +349,10 @@ async def test_with_one_event_per_window_it_is_at_the_windows_start(
 
 
 @pytest.mark.covers("D83", "D86")
-async def test_who_comes_first_changes_nothing_for_the_window(shared_admin: AsyncClient) -> None:
-    """Times that share a window get what is free behind them, in whatever order they come."""
+async def test_the_order_of_requests_does_not_change_what_a_window_offers(
+    shared_admin: AsyncClient,
+) -> None:
+    """Times in one window get the free cells after them, in any order of requests."""
     times = [after(offset) for offset in (0, 0, 1, 1.5, 3.9, 3.9, 4.2, 5, 5, 0, 0, 7.9, 0.1, 2, 2)]
     taken: set[tuple[float, ...]] = set()
 
@@ -366,10 +368,10 @@ async def test_who_comes_first_changes_nothing_for_the_window(shared_admin: Asyn
 
 
 @pytest.mark.covers("D83")
-async def test_a_window_that_others_overflowed_into_still_serves_a_later_time(
+async def test_a_window_with_overflow_from_another_still_serves_a_later_time(
     shared_admin: AsyncClient,
 ) -> None:
-    """The document's own example: A at :01 overflows into the window in which B asks at :05."""
+    """The document's example: A at :01 overflows into the window in which B requests :05."""
     config = await make_config(shared_admin)
     await config.fill(5, after(1), name="a")  # At 1, 2, 3, 4, 5.
 
@@ -391,8 +393,8 @@ async def test_a_late_time_does_not_mark_the_window_full_for_an_early_one(
 
 
 @pytest.mark.covers("D84")
-async def test_two_configs_do_not_share_a_counter(shared_admin: AsyncClient) -> None:
-    """Not with equal windows, and not with windows of different sizes."""
+async def test_two_configs_do_not_share_capacity(shared_admin: AsyncClient) -> None:
+    """Neither with equal windows nor with windows of different sizes."""
     configs = [
         await make_config(shared_admin, 2),
         await make_config(shared_admin, 2),
@@ -409,7 +411,7 @@ async def test_two_configs_do_not_share_a_counter(shared_admin: AsyncClient) -> 
 
 @pytest.mark.covers("D89")
 @pytest.mark.parametrize("asked", ["1970-01-01T00:00:00Z", "2025-06-01T12:00:00Z"])
-async def test_a_time_in_the_past_means_from_now_on(shared_admin: AsyncClient, asked: str) -> None:
+async def test_a_time_in_the_past_means_now(shared_admin: AsyncClient, asked: str) -> None:
     config = await make_config(shared_admin, 100)
     before = datetime.now(UTC)
 
@@ -464,11 +466,11 @@ async def test_after_a_burst_any_time_is_answered_in_one_call(shared_admin: Asyn
     }
 
 
-@pytest.mark.covers("D72", "D74", "D75", "D76")
+@pytest.mark.covers("D45", "D72", "D74", "D75", "D76", "D96")
 async def test_nothing_is_provisioned_and_a_burst_is_one_row(
     admin: AsyncClient, penstock: Penstock
 ) -> None:
-    """Windows are reckoned, so that no call has to make them, nor wait for who does."""
+    """Windows are computed, so that no call has to create them or wait for another to do so."""
     config = await make_config(admin, 1, "PT1S")
 
     for number in range(3):
@@ -493,7 +495,7 @@ async def test_nothing_is_provisioned_and_a_burst_is_one_row(
 async def test_no_interval_of_a_windows_length_holds_more_than_its_capacity(
     shared_admin: AsyncClient, per_window: int
 ) -> None:
-    """The rate is exact, wherever one begins to count; the document's is right on average."""
+    """The rate is exact in every interval; in the document it is right on average."""
     config = await make_config(shared_admin, per_window)
 
     slots = await config.fill(1_000, after(1.2345))
@@ -507,10 +509,10 @@ async def test_no_interval_of_a_windows_length_holds_more_than_its_capacity(
 
 
 @pytest.mark.covers("D5", "D42", "D93")
-async def test_a_config_that_is_full_for_ever_says_so_and_when_to_ask_again(
+async def test_an_exhausted_config_is_unavailable_with_retry_after(
     shared_admin: AsyncClient,
 ) -> None:
-    """Only a calendar that ends can do that. What was refused is not booked."""
+    """Only a calendar that ends can be exhausted. Refused requests are not booked."""
     ends = {"from": text_of(NOON + HOUR), "until": "2200-01-01T00:00:00Z"}
     config = await make_config(
         shared_admin, 1, "PT1H", calendar={"timeZone": "UTC", "blackouts": [ends]}
@@ -524,11 +526,11 @@ async def test_a_config_that_is_full_for_ever_says_so_and_when_to_ask_again(
     assert len(await config.list_all()) == 1
 
 
-# ---------------------------------------------------------------------------------- all at once
+# --------------------------------------------------------------------------------- concurrency
 
 
-@pytest.mark.covers("D45", "D77", "D96")
-async def test_two_nodes_serve_one_config_without_a_gap_or_a_double(
+@pytest.mark.covers("D77")
+async def test_two_nodes_serve_one_config_without_gaps_or_duplicates(
     admin: AsyncClient, other_admin: AsyncClient
 ) -> None:
     config = await make_config(admin, 100)
@@ -545,7 +547,7 @@ async def test_two_nodes_serve_one_config_without_a_gap_or_a_double(
 
 
 @pytest.mark.covers("D30", "D48")
-async def test_a_slot_and_its_count_are_booked_together_or_not_at_all(penstock: Penstock) -> None:
+async def test_a_slot_and_its_cell_are_booked_in_one_transaction(penstock: Penstock) -> None:
     async with penstock.pool.acquire() as db:
         await assign(db, "default", SlotRequest("first", NOON))
         transaction = db.transaction()
@@ -562,12 +564,12 @@ async def test_a_slot_and_its_count_are_booked_together_or_not_at_all(penstock: 
 
 
 @pytest.mark.covers("D78")
-async def test_names_that_strangers_make_up_are_not_remembered(
+async def test_unknown_config_names_are_not_kept_in_memory(
     admin: AsyncClient, penstock: Penstock
 ) -> None:
-    """What is kept in memory per config must not grow with what callers send."""
-    (desk,) = (
-        each.handle.__self__.desk  # pyright: ignore[reportFunctionMemberAccess]
+    """Memory per config must not grow with names that callers send."""
+    (batcher,) = (
+        each.handle.__self__.batcher  # pyright: ignore[reportFunctionMemberAccess]
         for each in penstock.endpoints
         if (each.method, each.path) == ("POST", SLOTS)
     )
@@ -578,4 +580,4 @@ async def test_names_that_strangers_make_up_are_not_remembered(
         known = {"eventId": f"event-{number}", "requestedTime": text_of(NOON + number * HOUR)}
         body_of(await admin.post(SLOTS, json=known))
 
-    assert len(desk._queues) <= 1
+    assert len(batcher._queues) <= 1

@@ -1,4 +1,4 @@
-"""Whatever is wrong with a request is told with the field's name, and nothing is booked."""
+"""An invalid request is refused with the name of the field, and nothing is booked."""
 
 import asyncio
 import json
@@ -44,16 +44,16 @@ async def state_of(penstock: Penstock) -> list[Any]:
 async def refused(
     client: AsyncClient, penstock: Penstock, path: str, *, body: object
 ) -> dict[str, Any]:
-    """Send a body, bytes as they are, and return the problem; makes sure that nothing is left."""
+    """Send a body and return the problem; asserts that no row was written."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     before = await state_of(penstock)
 
     response = await client.post(path, content=content, headers=JSON)
 
-    told = problem(response, 400, "invalid-input")
-    assert told["detail"] == f"{told['field']}: {told['reason']}"
+    error = problem(response, 400, "invalid-input")
+    assert error["detail"] == f"{error['field']}: {error['reason']}"
     assert await state_of(penstock) == before
-    return told
+    return error
 
 
 def each(cases: list[tuple[str, Json, str]]) -> pytest.MarkDecorator:
@@ -108,9 +108,9 @@ WRONG_SLOTS: list[tuple[str, Json, str]] = [
 async def test_a_wrong_request_for_a_slot_is_refused_with_its_field(
     shared_admin: AsyncClient, shared_penstock: Penstock, *, wrong: Json, field: str
 ) -> None:
-    told = await refused(shared_admin, shared_penstock, SLOTS, body=SLOT | wrong)
+    error = await refused(shared_admin, shared_penstock, SLOTS, body=SLOT | wrong)
 
-    assert told["field"] == field
+    assert error["field"] == field
 
 
 @pytest.mark.parametrize("missing", ["eventId", "requestedTime"])
@@ -119,9 +119,9 @@ async def test_a_missing_field_is_named(
 ) -> None:
     body = {name: value for name, value in SLOT.items() if name != missing}
 
-    told = await refused(shared_admin, shared_penstock, SLOTS, body=body)
+    error = await refused(shared_admin, shared_penstock, SLOTS, body=body)
 
-    assert (told["field"], told["reason"]) == (missing, "is missing")
+    assert (error["field"], error["reason"]) == (missing, "is missing")
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ async def test_a_missing_field_is_named(
     ],
     ids=["empty", "cut", "null", "array", "number", "form", "not-utf-8", "deep", "half-a-pair"],
 )
-async def test_a_body_that_is_no_request_at_all_is_refused(
+async def test_a_body_that_is_not_a_request_is_refused(
     shared_admin: AsyncClient, shared_penstock: Penstock, *, path: str, body: bytes
 ) -> None:
-    told = await refused(shared_admin, shared_penstock, path, body=body)
+    error = await refused(shared_admin, shared_penstock, path, body=body)
 
-    assert told["field"] == "body"
+    assert error["field"] == "body"
 
 
 async def test_a_body_of_another_media_type_is_refused(shared_admin: AsyncClient) -> None:
@@ -156,10 +156,10 @@ async def test_a_body_of_another_media_type_is_refused(shared_admin: AsyncClient
     problem(response, 415, "unsupported-media-type")
 
 
-async def test_one_wrong_request_does_not_harm_those_that_come_with_it(
+async def test_an_invalid_request_does_not_fail_the_ones_batched_with_it(
     admin: AsyncClient, penstock: Penstock
 ) -> None:
-    """Requests that come together are booked in one statement, which a stranger must not spoil."""
+    """Concurrent requests share one statement, which one caller must not make fail."""
     bad = [SLOT | wrong for _, wrong, _ in WRONG_SLOTS] + [SLOT | {"configName": "nobody"}]
     good = [SLOT | {"eventId": f"good-{number}"} for number in range(len(bad))]
 
@@ -215,9 +215,9 @@ WRONG_RULES: list[tuple[str, Json, str]] = [
 async def test_a_wrong_rule_is_refused_with_its_field(
     shared_admin: AsyncClient, shared_penstock: Penstock, *, wrong: Json, field: str
 ) -> None:
-    told = await refused(shared_admin, shared_penstock, CONFIG, body=RULE | wrong)
+    error = await refused(shared_admin, shared_penstock, CONFIG, body=RULE | wrong)
 
-    assert told["field"] == field
+    assert error["field"] == field
 
 
 @pytest.mark.parametrize("missing", ["configName", "maxPerWindow", "windowSize"])
@@ -226,12 +226,12 @@ async def test_a_rule_that_lacks_a_field_is_refused(
 ) -> None:
     body = {name: value for name, value in RULE.items() if name != missing}
 
-    told = await refused(shared_admin, shared_penstock, CONFIG, body=body)
+    error = await refused(shared_admin, shared_penstock, CONFIG, body=body)
 
-    assert (told["field"], told["reason"]) == (missing, "is missing")
+    assert (error["field"], error["reason"]) == (missing, "is missing")
 
 
-async def test_a_wrong_change_leaves_the_version_before_active(
+async def test_an_invalid_change_leaves_the_previous_version_active(
     shared_admin: AsyncClient, shared_penstock: Penstock
 ) -> None:
     before = (await shared_admin.get(CONFIG)).json()
@@ -297,18 +297,18 @@ async def test_a_wrong_calendar_is_refused_with_its_field(
 ) -> None:
     body = RULE | {"calendar": {"timeZone": "Europe/Berlin"} | wrong}
 
-    told = await refused(shared_admin, shared_penstock, CONFIG, body=body)
+    error = await refused(shared_admin, shared_penstock, CONFIG, body=body)
 
-    assert told["field"] == field
+    assert error["field"] == field
 
 
 @pytest.mark.parametrize(("calendar", "field"), [({}, "calendar.timeZone"), ("UTC", "calendar")])
-async def test_what_is_no_calendar_is_refused(
+async def test_a_value_that_is_not_a_calendar_is_refused(
     shared_admin: AsyncClient, shared_penstock: Penstock, *, calendar: object, field: str
 ) -> None:
-    told = await refused(shared_admin, shared_penstock, CONFIG, body=RULE | {"calendar": calendar})
+    error = await refused(shared_admin, shared_penstock, CONFIG, body=RULE | {"calendar": calendar})
 
-    assert told["field"] == field
+    assert error["field"] == field
 
 
 async def test_a_calendar_that_leaves_no_place_for_a_slot_is_refused(
@@ -322,9 +322,9 @@ async def test_a_calendar_that_leaves_no_place_for_a_slot_is_refused(
         "calendar": {"timeZone": "UTC", "hours": [noon]},
     }
 
-    told = await refused(shared_admin, shared_penstock, CONFIG, body=body)
+    error = await refused(shared_admin, shared_penstock, CONFIG, body=body)
 
-    assert told["field"] == "calendar"
+    assert error["field"] == "calendar"
 
 
 # --------------------------------------------------------------------------- everything else
@@ -345,9 +345,9 @@ WRONG_FORECASTS: list[tuple[str, Json, str]] = [
 async def test_a_wrong_forecast_is_refused_with_its_field(
     shared_admin: AsyncClient, shared_penstock: Penstock, *, wrong: Json, field: str
 ) -> None:
-    told = await refused(shared_admin, shared_penstock, f"{SLOTS}/forecast", body=FORECAST | wrong)
+    error = await refused(shared_admin, shared_penstock, f"{SLOTS}/forecast", body=FORECAST | wrong)
 
-    assert told["field"] == field
+    assert error["field"] == field
 
 
 WRONG_REFLOWS: list[tuple[str, Json, str]] = [
@@ -367,9 +367,9 @@ WRONG_REFLOWS: list[tuple[str, Json, str]] = [
 async def test_a_wrong_reflow_is_refused_with_its_field(
     shared_admin: AsyncClient, shared_penstock: Penstock, *, wrong: Json, field: str
 ) -> None:
-    told = await refused(shared_admin, shared_penstock, f"{SLOTS}/reflow", body=wrong)
+    error = await refused(shared_admin, shared_penstock, f"{SLOTS}/reflow", body=wrong)
 
-    assert told["field"] == field
+    assert error["field"] == field
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ async def test_a_wrong_parameter_is_named(
     assert problem(response, 400, "invalid-input")["field"] == field
 
 
-async def test_a_slot_of_an_item_is_not_given_back_behind_its_back(
+async def test_the_slot_of_an_item_cannot_be_cancelled_directly(
     shared_admin: AsyncClient,
 ) -> None:
     response = await shared_admin.delete(f"{SLOTS}/item:5")
@@ -434,7 +434,7 @@ async def test_a_slot_of_an_item_is_not_given_back_behind_its_back(
     assert problem(response, 400, "invalid-input")["field"] == "eventId"
 
 
-# --------------------------------------------------------------------------------- who may ask
+# -------------------------------------------------------------------------------------- scopes
 
 ADMIN_ONLY: list[tuple[str, str, Json | None]] = [
     ("GET", CONFIG, None),
@@ -469,7 +469,7 @@ async def test_admin_paths_need_the_admin_scope(
     assert await state_of(shared_penstock) == before
 
 
-async def test_who_may_produce_cannot_read_and_who_may_read_cannot_produce(
+async def test_the_scope_produce_cannot_read_and_the_scope_read_cannot_produce(
     shared_callers: Callers, shared_penstock: Penstock
 ) -> None:
     before = await state_of(shared_penstock)

@@ -1,4 +1,4 @@
-"""Many requests in one body: each is answered for itself, in its place."""
+"""Many requests in one body: each has its own result, in the order of the requests."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -29,7 +29,7 @@ BATCH = f"{SLOTS}/batch"
 
 
 async def send(client: AsyncClient, requests: list[Any], *, is_array: bool) -> list[Json]:
-    """Send requests, bytes as they are, and return their results."""
+    """Send requests and return their results."""
     parts = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in requests]
     if is_array:
         content, headers = b"[" + b",".join(parts) + b"]", {"Content-Type": "application/json"}
@@ -48,7 +48,7 @@ each_form = pytest.mark.parametrize("is_array", [True, False], ids=["array", "li
 
 @pytest.mark.covers("D91")
 @each_form
-async def test_a_batch_gets_what_its_requests_would_get_alone(
+async def test_a_batch_gets_the_same_slots_as_single_requests(
     shared_admin: AsyncClient, is_array: bool
 ) -> None:
     config, alone = await make_config(shared_admin), await make_config(shared_admin)
@@ -68,10 +68,10 @@ async def test_a_batch_gets_what_its_requests_would_get_alone(
 
 
 @each_form
-async def test_each_request_has_its_own_result_in_its_own_place(
+async def test_each_request_has_its_own_result_at_its_own_index(
     shared_admin: AsyncClient, is_array: bool
 ) -> None:
-    """One that is wrong must not cost the others their slots, nor shift their answers."""
+    """An invalid request must neither fail the others nor shift their results."""
     config, elsewhere = await make_config(shared_admin), await make_config(shared_admin)
     known = await config.assign("known", after(30))
     unknown = {"configName": "nobody"}
@@ -112,7 +112,7 @@ async def test_each_request_has_its_own_result_in_its_own_place(
     assert [offset_of(results[index]) for index in (0, 5, 13)] == [0, 0, 1]
     assert results[2] == known | {"index": 2, "outcome": "existing"}
     assert results[3].items() >= known.items()
-    assert "asked for differently" in results[3]["detail"]
+    assert "for another time or pool" in results[3]["detail"]
     assert results[4]["eventId"] == config.event("stray")
     assert "nobody" in results[4]["detail"]
     fields = ["eventId", "requestedTime", "colour", "eventId", "configName", "requestedTime"]
@@ -123,7 +123,7 @@ async def test_each_request_has_its_own_result_in_its_own_place(
 
 
 @each_form
-async def test_an_event_that_comes_twice_in_a_batch_gets_one_slot(
+async def test_an_event_that_occurs_twice_in_a_batch_gets_one_slot(
     shared_admin: AsyncClient, is_array: bool
 ) -> None:
     config = await make_config(shared_admin)
@@ -151,7 +151,7 @@ async def test_earlier_times_are_served_first_and_equal_ones_in_their_order(
 
 
 async def test_a_batch_sent_again_gets_the_same_slots(shared_admin: AsyncClient) -> None:
-    """Whoever lost the answer sends the whole again."""
+    """A caller that lost the answer sends the whole batch again."""
     config = await make_config(shared_admin)
     requests = [config.request(f"event-{number}") for number in range(10)]
 
@@ -161,8 +161,8 @@ async def test_a_batch_sent_again_gets_the_same_slots(shared_admin: AsyncClient)
     assert again == [each | {"outcome": "existing"} for each in first]
 
 
-async def test_ten_thousand_lines_that_come_in_pieces(shared_admin: AsyncClient) -> None:
-    """Pieces end anywhere, also within a line or a character; empty lines count for nothing."""
+async def test_ten_thousand_lines_may_arrive_in_any_pieces(shared_admin: AsyncClient) -> None:
+    """Pieces may end within a line or a character; empty lines are ignored."""
     config = await make_config(shared_admin, 100)
     lines = [
         json.dumps(config.request(f"é-{number}"), ensure_ascii=False) for number in range(10_000)
@@ -186,7 +186,7 @@ async def test_ten_thousand_lines_that_come_in_pieces(shared_admin: AsyncClient)
     ("content", "headers"),
     [(b"[]", {"Content-Type": "application/json"}), (b"", LINES), (b"\n \n\r\n", LINES)],
 )
-async def test_an_empty_batch_is_answered_with_nothing(
+async def test_an_empty_batch_has_no_results(
     shared_admin: AsyncClient, *, content: bytes, headers: dict[str, str]
 ) -> None:
     response = await shared_admin.post(BATCH, content=content, headers=headers)
@@ -206,8 +206,8 @@ async def test_a_batch_of_another_media_type_is_refused(
         BATCH, content=content, headers={"Content-Type": media_type}
     )
 
-    told = problem(response, 415, "unsupported-media-type")
-    assert "application/json or application/x-ndjson" in told["detail"]
+    refusal = problem(response, 415, "unsupported-media-type")
+    assert "application/json or application/x-ndjson" in refusal["detail"]
     assert await config.list_all() == []
 
 
@@ -224,7 +224,7 @@ async def test_a_batch_of_another_media_type_is_refused(
     ],
     ids=["empty", "object", "cut-short", "not-utf-8", "deep-and-cut-short", "deep", "long-line"],
 )
-async def test_a_body_that_is_no_batch_at_all_is_refused(
+async def test_a_body_that_is_not_a_batch_is_refused(
     shared_admin: AsyncClient, shared_penstock: Penstock, *, content: bytes, media_type: str
 ) -> None:
     before = await shared_penstock.pool.fetchval("SELECT count(*) FROM penstock.slot")
@@ -235,7 +235,7 @@ async def test_a_body_that_is_no_batch_at_all_is_refused(
     assert await shared_penstock.pool.fetchval("SELECT count(*) FROM penstock.slot") == before
 
 
-async def test_lines_that_are_no_requests_are_told_one_by_one(shared_admin: AsyncClient) -> None:
+async def test_each_invalid_line_has_its_own_result(shared_admin: AsyncClient) -> None:
     lines = [
         b"x",
         b"\xff",
@@ -253,7 +253,7 @@ async def test_lines_that_are_no_requests_are_told_one_by_one(shared_admin: Asyn
     ]
 
 
-async def test_who_may_assign_one_may_assign_many(shared_callers: Callers) -> None:
+async def test_the_scope_produce_may_assign_a_batch(shared_callers: Callers) -> None:
     config = await make_config(shared_callers.admin)
     requests = [config.request("event")]
 

@@ -41,7 +41,7 @@ def last_sunday(month: int) -> date:
 async def pool_with(
     client: AsyncClient, per_window: int = 1, size: str = "PT1H", **calendar: Any
 ) -> Config:
-    """Make a config with a calendar, in UTC unless told otherwise."""
+    """Make a config with a calendar, in UTC by default."""
     return await make_config(
         client, per_window, size, horizon="P3660D", calendar={"timeZone": "UTC"} | calendar
     )
@@ -70,7 +70,7 @@ async def test_closed_hours_are_skipped(shared_admin: AsyncClient) -> None:
 
 
 @pytest.mark.covers("D82")
-async def test_a_window_that_opening_cuts_has_only_what_lies_in_it(
+async def test_a_partly_open_window_has_only_the_slots_of_its_open_part(
     shared_admin: AsyncClient,
 ) -> None:
     """Open from 12:01 to 12:03, with a slot every 50 s since midnight."""
@@ -83,10 +83,10 @@ async def test_a_window_that_opening_cuts_has_only_what_lies_in_it(
 
 @pytest.mark.covers("D82")
 @pytest.mark.parametrize(("month", "open_hours"), [(3, 3), (10, 5)])
-async def test_on_the_days_that_clocks_change_hours_are_those_on_the_wall(
+async def test_hours_are_local_time_on_days_with_a_clock_change(
     shared_admin: AsyncClient, *, month: int, open_hours: int
 ) -> None:
-    """From 01:00 to 05:00 is four hours, but for two nights a year."""
+    """From 01:00 to 05:00 is four hours, except on two days a year."""
     config = await pool_with(shared_admin, timeZone="Europe/Berlin", hours=hours("01:00", "05:00"))
     sunday = last_sunday(month)
     opens = datetime(sunday.year, sunday.month, sunday.day, 1, tzinfo=BERLIN)
@@ -117,7 +117,7 @@ async def test_holidays_are_skipped(
 
 
 @pytest.mark.covers("D82")
-async def test_days_that_are_named_are_closed(shared_admin: AsyncClient) -> None:
+async def test_closed_days_are_skipped(shared_admin: AsyncClient) -> None:
     config = await pool_with(
         shared_admin,
         hours=hours("12:00", "13:00"),
@@ -138,7 +138,7 @@ async def test_blackouts_are_skipped(shared_admin: AsyncClient) -> None:
 
 
 @pytest.mark.covers("D82")
-async def test_a_blackout_that_comes_later_moves_nobody_but_takes_no_more(
+async def test_a_later_blackout_keeps_existing_slots_and_accepts_no_new_ones(
     shared_admin: AsyncClient,
 ) -> None:
     config = await make_config(shared_admin)
@@ -154,10 +154,10 @@ async def test_a_blackout_that_comes_later_moves_nobody_but_takes_no_more(
     assert (await config.list_all())[:4] == before
 
 
-async def test_a_calendar_is_asked_as_far_ahead_as_slots_are_wanted(
+async def test_opening_periods_are_extended_as_far_as_requests_need(
     shared_admin: AsyncClient,
 ) -> None:
-    """One slot a day, and ten years of days are known at first: 4,000 need more."""
+    """With one slot a day, 4,000 slots need more than the ten years computed at first."""
     config = await pool_with(shared_admin, hours=hours("12:00", "13:00"))
 
     times = await given(config, 4_000, NOON)
@@ -168,7 +168,9 @@ async def test_a_calendar_is_asked_as_far_ahead_as_slots_are_wanted(
 # ------------------------------------------------------------------------------------ cut-off
 
 
-async def test_after_the_cut_off_the_next_open_window_is_taken(shared_admin: AsyncClient) -> None:
+async def test_after_the_cut_off_the_slot_is_in_the_next_open_window(
+    shared_admin: AsyncClient,
+) -> None:
     config = await pool_with(
         shared_admin,
         4,
@@ -184,7 +186,7 @@ async def test_after_the_cut_off_the_next_open_window_is_taken(shared_admin: Asy
     assert instant_of(late["scheduledTime"]) == NOON + 20 * HOUR
 
 
-async def test_a_full_day_flows_over_into_the_next_one(shared_admin: AsyncClient) -> None:
+async def test_a_full_day_overflows_into_the_next_one(shared_admin: AsyncClient) -> None:
     config = await pool_with(
         shared_admin,
         hours=hours("12:00", "14:00"),
@@ -197,7 +199,7 @@ async def test_a_full_day_flows_over_into_the_next_one(shared_admin: AsyncClient
     assert times == [NOON, NOON + HOUR, NOON + DAY]
 
 
-async def test_a_policy_of_reject_refuses_who_is_late_and_who_finds_the_day_full(
+async def test_the_policy_reject_refuses_after_the_cut_off_and_on_a_full_day(
     shared_admin: AsyncClient,
 ) -> None:
     config = await pool_with(
@@ -222,10 +224,10 @@ async def test_a_policy_of_reject_refuses_who_is_late_and_who_finds_the_day_full
     assert len(await config.list_all()) == 3
 
 
-async def test_a_policy_of_overbook_keeps_the_day_and_gives_everybody_an_instant(
+async def test_the_policy_overbook_stays_in_the_day_with_unique_instants(
     shared_admin: AsyncClient,
 ) -> None:
-    """Wages are paid today, whatever the limit says; but not all in the same microsecond."""
+    """Wages must be paid today, even above the capacity, but not all in one microsecond."""
     config = await pool_with(
         shared_admin, hours=hours("11:00", "14:00"), cutOff="12:30", cutOffPolicy="overbook"
     )
@@ -241,7 +243,7 @@ async def test_a_policy_of_overbook_keeps_the_day_and_gives_everybody_an_instant
     assert instant_of(late["scheduledTime"]) == NOON + HOUR + 59 * MINUTE
 
 
-async def test_what_is_overbooked_counts_and_can_be_given_back(shared_admin: AsyncClient) -> None:
+async def test_overbooked_slots_count_and_can_be_cancelled(shared_admin: AsyncClient) -> None:
     config = await pool_with(
         shared_admin, hours=hours("12:00", "14:00"), cutOff="13:00", cutOffPolicy="overbook"
     )

@@ -1,4 +1,4 @@
-"""A slot that is given back goes to the next caller."""
+"""A cancelled slot is free for the next request."""
 
 import asyncio
 
@@ -32,7 +32,7 @@ async def test_a_cancelled_slot_goes_to_the_next_caller(shared_admin: AsyncClien
 async def test_cancelling_again_is_harmless(
     shared_admin: AsyncClient, shared_penstock: Penstock
 ) -> None:
-    """A repeat must not take away what the next caller has got in the meantime."""
+    """A repeat must not cancel the slot of the event that has the place now."""
     config = await make_config(shared_admin)
     await config.fill(3)
     path = f"{SLOTS}/{config.event('filler-1')}"
@@ -60,23 +60,23 @@ async def test_cancelling_an_event_that_never_had_a_slot_is_not_found(
     assert problem(response, 404, "unknown-slot")["event_id"] == "nobody"
 
 
-async def test_a_cancelled_event_is_not_found_and_may_be_assigned_anew(
+async def test_a_cancelled_event_is_not_found_and_may_request_again(
     shared_admin: AsyncClient,
 ) -> None:
-    """Also for another time: nothing is left that it could be in conflict with."""
+    """Also for another time, because there is no slot to conflict with."""
     config = await make_config(shared_admin)
     await config.assign("event")
     path = f"{SLOTS}/{config.event('event')}"
     await shared_admin.delete(path)
 
     shown = await shared_admin.get(path)
-    anew = await config.assign("event", after(60))
+    renewed = await config.assign("event", after(60))
 
     problem(shown, 404, "unknown-slot")
-    assert offset_of(anew) == 60
+    assert offset_of(renewed) == 60
 
 
-async def test_cancelling_keeps_what_was_given_and_by_whom_it_was_taken_back(
+async def test_cancelling_keeps_a_copy_of_the_slot_and_who_cancelled_it(
     callers: Callers, penstock: Penstock
 ) -> None:
     config = await make_config(callers.admin)
@@ -91,7 +91,7 @@ async def test_cancelling_keeps_what_was_given_and_by_whom_it_was_taken_back(
 
 
 async def test_cancelling_and_assigning_conserve_capacity(admin: AsyncClient) -> None:
-    """Whoever comes and goes, at the same time, the window is filled without a hole or a double."""
+    """Concurrent assigns and cancels leave a window without gaps or duplicates."""
     config = await make_config(admin, 100)
     await config.fill(100)
 
@@ -124,5 +124,5 @@ async def test_a_cancelled_slot_of_an_older_rule_frees_a_place_under_the_new_one
         await shared_admin.delete(f"{SLOTS}/{config.event(f'filler-{number}')}")
     slots = [await config.assign("in"), await config.assign("out")]
 
-    # Seven in a window of five: the first two that go away free nothing.
+    # Seven slots in a window of five: the first two cancellations free no cell.
     assert [offset_of(slot) // 4 for slot in (over, *slots)] == [1, 0, 1]

@@ -1,4 +1,4 @@
-"""Sixteen callers at once: each event has one slot, each place one event, and none is lost."""
+"""Sixteen concurrent callers: one slot per event, one event per place, and none is lost."""
 
 import asyncio
 import random
@@ -46,9 +46,9 @@ async def taken_and_booked(db: Connection) -> tuple[int, int]:
     return int(taken), int(await db.fetchval("SELECT count(*) FROM penstock.slot"))
 
 
-@pytest.mark.covers("D30", "D45", "D48", "D96")
-async def test_a_crowd_fills_the_windows_without_a_hole_and_none_twice(crowd: Pool) -> None:
-    """The first 800 cells are taken, one each, however the callers came."""
+@pytest.mark.covers("D30", "D48")
+async def test_concurrent_callers_fill_the_windows_without_gaps_or_duplicates(crowd: Pool) -> None:
+    """The first 800 cells are taken, one each, in any order of callers."""
     batches = [
         [SlotRequest(f"{caller}-{n}", WANTED) for n in range(start, start + 5)]
         for caller in range(CALLERS)
@@ -63,7 +63,7 @@ async def test_a_crowd_fills_the_windows_without_a_hole_and_none_twice(crowd: Po
 
 @pytest.mark.covers("D3", "D47")
 async def test_callers_with_the_same_event_get_the_same_slot(crowd: Pool) -> None:
-    """One of them books; the others are told what it has got, and nothing more is taken."""
+    """One of them books; the others get its slot, and no other cell is taken."""
     request = SlotRequest("one", WANTED)
 
     answers = await asyncio.gather(*(ask(crowd, "busy", [request]) for _ in range(CALLERS)))
@@ -76,8 +76,8 @@ async def test_callers_with_the_same_event_get_the_same_slot(crowd: Pool) -> Non
 
 
 @pytest.mark.covers("D84", "D85")
-async def test_an_event_that_is_asked_for_in_two_pools_at_once_gets_one_slot(crowd: Pool) -> None:
-    """Who comes second is told of the conflict, and its cell goes back."""
+async def test_an_event_requested_in_two_pools_at_once_gets_one_slot(crowd: Pool) -> None:
+    """The second request gets a conflict, and its cell is freed."""
     async with crowd.acquire() as db:
         await set_config(db, "other", who="test", max_per_window=10, window_size=SECOND)
     events = [f"event-{n}" for n in range(60)]
@@ -94,8 +94,8 @@ async def test_an_event_that_is_asked_for_in_two_pools_at_once_gets_one_slot(cro
 
 
 @pytest.mark.covers("D84", "D85")
-async def test_many_events_of_which_another_pool_has_just_taken_some(crowd: Pool) -> None:
-    """What was tried in good faith is undone, and done again for those that are still free."""
+async def test_a_bulk_insert_that_collides_with_another_pool_is_repeated(crowd: Pool) -> None:
+    """The bulk insert is rolled back and repeated for the events without a slot."""
     async with crowd.acquire() as db:
         await set_config(db, "other", who="test", max_per_window=10, window_size=SECOND)
     requests = [SlotRequest(f"event-{n}", WANTED) for n in range(5)]
@@ -114,10 +114,10 @@ async def test_many_events_of_which_another_pool_has_just_taken_some(crowd: Pool
         assert await taken_and_booked(db) == (5, 5)
 
 
-async def test_nothing_is_lost_or_doubled_while_slots_come_go_and_the_rule_changes(
+async def test_nothing_is_lost_or_duplicated_during_assigns_cancels_and_rule_changes(
     crowd: Pool,
 ) -> None:
-    """Bookings, repeats, cancellations and a smaller capacity, all at once."""
+    """Assignments, repeats, cancellations and a lower capacity, concurrently."""
     dice = random.Random(7)
     kept: dict[str, datetime] = {}
 
@@ -161,7 +161,7 @@ async def test_nothing_is_lost_or_doubled_while_slots_come_go_and_the_rule_chang
 
 
 async def test_the_same_events_in_opposite_order_do_not_deadlock_two_pools(crowd: Pool) -> None:
-    """Whoever comes second waits for the first, and is then told of the conflicts."""
+    """The second waits for the first, and then gets conflicts."""
     async with crowd.acquire() as db:
         await set_config(db, "other", who="test", max_per_window=10, window_size=SECOND)
     forth = [SlotRequest(f"event-{n}", WANTED + n * SECOND) for n in range(2_000)]

@@ -1,5 +1,6 @@
-"""Configs have versions, one of which is active; a change holds at once, for every node."""
+"""Configs have versions, one of which is active; a change takes effect at once on all nodes."""
 
+from collections import Counter
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, LiteralString
@@ -43,9 +44,9 @@ OFFICE = {
 # ----------------------------------------------------------------------------------- versions
 
 
-@pytest.mark.covers("D6", "D10", "D22", "D23", "D60")
+@pytest.mark.covers("D6", "D10", "D22", "D23")
 @pytest.mark.parametrize("query", ["", "?name=default"])
-async def test_after_migration_there_is_a_default_of_100_in_4_seconds(
+async def test_migrations_create_a_default_config_of_100_in_4_seconds(
     admin: AsyncClient, query: str
 ) -> None:
     config = body_of(await admin.get(CONFIG + query))
@@ -67,7 +68,7 @@ async def test_after_migration_there_is_a_default_of_100_in_4_seconds(
 
 
 @pytest.mark.covers("D7", "D13")
-async def test_a_new_version_deactivates_the_one_before_and_keeps_it(admin: AsyncClient) -> None:
+async def test_a_new_version_deactivates_the_previous_one_and_keeps_it(admin: AsyncClient) -> None:
     body = {"configName": "default", "maxPerWindow": 200, "windowSize": "PT4S"}
     first = body_of(await admin.get(CONFIG))
 
@@ -139,8 +140,8 @@ async def test_the_database_repeats_the_rules(
 
 
 @pytest.mark.covers("D7")
-async def test_what_an_update_leaves_out_stays_as_it_was(shared_admin: AsyncClient) -> None:
-    """The document's three fields must not open a business at night."""
+async def test_omitted_fields_keep_their_value(shared_admin: AsyncClient) -> None:
+    """A request with the document's three fields must not remove the opening hours."""
     config = await make_config(shared_admin, spacing="random", horizon="P30D", calendar=OFFICE)
 
     changed = await config.change(maxPerWindow=8, windowSize="PT2S")
@@ -150,7 +151,7 @@ async def test_what_an_update_leaves_out_stays_as_it_was(shared_admin: AsyncClie
     assert changed["calendar"] == OFFICE
 
 
-async def test_a_calendar_that_is_null_is_taken_away(shared_admin: AsyncClient) -> None:
+async def test_a_calendar_of_null_is_removed(shared_admin: AsyncClient) -> None:
     config = await make_config(shared_admin, calendar=OFFICE)
 
     changed = await config.change(maxPerWindow=4, windowSize="PT4S", calendar=None)
@@ -182,10 +183,10 @@ async def test_a_change_is_in_the_audit_with_before_and_after(callers: Callers) 
 
 
 @pytest.mark.covers("D8", "D51", "D81", "D92")
-async def test_a_change_holds_at_once_on_every_node(
+async def test_a_change_takes_effect_at_once_on_every_node(
     admin: AsyncClient, other_admin: AsyncClient
 ) -> None:
-    """The rule is read in the transaction that books, so that there is no cache to wait for."""
+    """The rule is read in the transaction that books, so there is no stale cache."""
     config = await make_config(admin, 1)
 
     given: list[float] = []
@@ -202,17 +203,17 @@ async def test_a_change_holds_at_once_on_every_node(
 
 @pytest.mark.covers("D8", "D92")
 async def test_flushing_the_cache_has_nothing_to_do(shared_admin: AsyncClient) -> None:
-    """Scripts of the rate limiter that this replaces go on working."""
+    """Scripts of the rate limiter that slots replace keep working."""
     response = await shared_admin.post("/admin/rate-limit/cache/flush")
 
     assert body_of(response) == {"flushed": 0}
 
 
 @pytest.mark.covers("D77", "D86")
-async def test_what_one_node_has_seen_full_another_can_free(
+async def test_a_window_that_one_node_found_full_can_be_freed_by_another(
     admin: AsyncClient, other_admin: AsyncClient
 ) -> None:
-    """No node remembers that a window was full: not after a cancel, not after a raise."""
+    """No node caches that a window is full: neither after a cancel nor after a raise."""
     config = await make_config(admin, 2)
     await config.fill(2)
     over = body_of(await other_admin.post(SLOTS, json=config.request("over")))
@@ -225,7 +226,7 @@ async def test_what_one_node_has_seen_full_another_can_free(
     assert [offset_of(slot) for slot in (over, freed, raised)] == [4, 2, 1]
 
 
-# ----------------------------------------------------------------------------- what it means
+# ---------------------------------------------------------------------- effects of a change
 
 
 @pytest.mark.covers("D49", "D94")
@@ -243,16 +244,16 @@ async def test_raising_80_of_100_to_200_gives_120_more_and_none_at_an_old_instan
     assert len(set(times)) == 201
     slots = await config.list_all()
     assert [slot["windowStart"] for slot in slots].count(text_of(NOON)) == 200
-    # They do not bunch up either: a window of 200 has one every 20 ms.
+    # They are evenly spaced, too: a window of 200 has a cell every 20 ms.
     apart = [later - earlier for earlier, later in pairwise(sorted(times))]
     assert min(apart) >= 0.02 - 1e-9
 
 
 @pytest.mark.covers("D49")
-async def test_raising_to_a_number_that_fits_badly_wastes_no_place(
+async def test_raising_to_a_number_that_is_no_multiple_wastes_no_place(
     shared_admin: AsyncClient,
 ) -> None:
-    """Places of 7 and of 10 in a window hardly ever coincide, but there is room for ten."""
+    """The places of 7 and of 10 in a window hardly coincide, but ten events still fit."""
     config = await make_config(shared_admin, 7)
     before = await config.fill(5, name="before")
 
@@ -264,7 +265,7 @@ async def test_raising_to_a_number_that_fits_badly_wastes_no_place(
 
 
 @pytest.mark.covers("D50")
-async def test_lowering_80_of_100_to_50_makes_the_window_full_and_moves_nobody(
+async def test_lowering_80_of_100_to_50_fills_the_window_and_moves_no_slot(
     shared_admin: AsyncClient,
 ) -> None:
     config = await make_config(shared_admin, 100)
@@ -279,7 +280,7 @@ async def test_lowering_80_of_100_to_50_makes_the_window_full_and_moves_nobody(
 
 
 @pytest.mark.covers("D53")
-async def test_a_slot_remembers_the_version_that_it_was_made_under(
+async def test_a_slot_stores_the_version_under_which_it_was_booked(
     shared_admin: AsyncClient,
 ) -> None:
     config = await make_config(shared_admin)
@@ -294,10 +295,10 @@ async def test_a_slot_remembers_the_version_that_it_was_made_under(
 
 
 @pytest.mark.covers("D52")
-async def test_a_new_window_size_holds_from_the_next_edge_on_and_moves_nobody(
+async def test_a_new_window_size_takes_effect_at_the_next_boundary_and_moves_no_slot(
     shared_admin: AsyncClient,
 ) -> None:
-    """The document forbids it while events are in flight, since its counters lose their meaning."""
+    """The document forbids it while events are in flight, because its counters become invalid."""
     config = await make_config(shared_admin)
     await config.fill(8)  # Each second from 0 to 7.
     before = await config.list_all()
@@ -313,10 +314,10 @@ async def test_a_new_window_size_holds_from_the_next_edge_on_and_moves_nobody(
     assert [offset_of(slot) for slot in slots] == [10, 12, 14]
 
 
-async def test_until_its_edge_a_new_window_size_leaves_the_old_windows_alone(
+async def test_until_that_boundary_the_old_windows_stay_in_force(
     penstock: Penstock,
 ) -> None:
-    """With a clock of the test's own: hours would pass otherwise."""
+    """With `now` as a parameter; the test would take hours otherwise."""
     now = EPOCH + 20_000 * DAY + 9 * SECOND
     async with penstock.pool.acquire() as db:
         rule: dict[str, Any] = {"who": "test", "horizon": 3660 * DAY}
@@ -339,10 +340,10 @@ async def test_until_its_edge_a_new_window_size_leaves_the_old_windows_alone(
 
 
 @pytest.mark.covers("D26", "D27", "D29")
-async def test_random_spacing_keeps_to_the_window_and_to_the_time_asked_for(
+async def test_random_spacing_stays_in_the_window_and_after_the_requested_time(
     shared_admin: AsyncClient, shared_penstock: Penstock
 ) -> None:
-    """The document's jitter, for who wants it: the count is exact, the instant is drawn."""
+    """The document's jitter, as an option: the count is exact, the instant is random."""
     config = await make_config(shared_admin, 100, spacing="random")
     asked = after(1)
 
@@ -362,11 +363,17 @@ async def test_random_spacing_keeps_to_the_window_and_to_the_time_asked_for(
     assert (len(first), len(second), len(third)) == (75, 100, 100)
     assert all(SECOND <= jitter < 4 * SECOND for jitter in first)
     assert all(0 * SECOND <= jitter < 4 * SECOND for jitter in [*second, *third])
-    # A hundred draws that all miss an eighth of the window are one in half a million.
+    # The chance that a hundred draws all miss an eighth of the window is 1 in 500,000.
     for jitters, low in ((first, SECOND), (second, 0 * SECOND), (third, 0 * SECOND)):
         assert min(jitters) < low + SECOND / 2
         assert max(jitters) > 3.5 * SECOND
         assert len({jitter % (40 * MILLISECOND) for jitter in jitters}) > len(jitters) // 2
+    # Uniform: of 75 draws 25 are expected in each second, of 200 draws 50. The bounds are more than
+    # four and a half standard deviations away.
+    in_first = Counter(jitter // SECOND for jitter in first)
+    in_later = Counter(jitter // SECOND for jitter in [*second, *third])
+    assert all(in_first[number] > 6 for number in (1, 2, 3))
+    assert all(in_later[number] > 22 for number in (0, 1, 2, 3))
 
 
 @pytest.mark.covers("D3")
@@ -376,6 +383,28 @@ async def test_random_spacing_is_drawn_once(shared_admin: AsyncClient) -> None:
     answers = [await shared_admin.post(SLOTS, json=config.request("event")) for _ in range(3)]
 
     assert len({answer.content for answer in answers}) == 1
+
+
+@pytest.mark.covers("D26", "D27", "D29")
+async def test_unless_asked_otherwise_places_are_even_and_never_before_the_time_asked_for(
+    shared_admin: AsyncClient, shared_penstock: Penstock
+) -> None:
+    """Which keeps every interval of a window's length within the capacity; chance does not."""
+    config = await make_config(shared_admin)
+
+    await config.fill(6, after(1.5))
+
+    rows = await shared_penstock.pool.fetch(
+        """
+        SELECT wndw_strt_ts, computed_sched_ts FROM penstock.rl_event_slot_dtl
+        WHERE event_id LIKE $1 || '-%' ORDER BY computed_sched_ts
+        """,
+        config.name,
+    )
+    assert [(row["wndw_strt_ts"], row["computed_sched_ts"]) for row in rows] == [
+        *((NOON, after(second)) for second in (2, 3)),
+        *((after(4), after(second)) for second in (4, 5, 6, 7)),
+    ]
 
 
 async def test_even_spacing_is_a_grid_in_whole_microseconds(shared_admin: AsyncClient) -> None:

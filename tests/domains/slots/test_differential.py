@@ -1,4 +1,4 @@
-"""The database functions of slots against a pure model of the same rules, on random histories."""
+"""The database functions of slots compared with the oracle, on random histories."""
 
 import asyncio
 import os
@@ -8,23 +8,23 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from penstock.domains.slots.calendar import WEEKDAYS, Blackout, Calendar, Hours
-from penstock.domains.slots.model import Rule
+from penstock.calendar.calendar import WEEKDAYS, Blackout, Calendar, Hours
 from penstock.postgres.pool import Connection, Pool, connect
 from tests.domains.slots.histories import SECOND, START, Step, histories, some_rule
 from tests.domains.slots.machine import Machine
+from tests.domains.slots.oracle import Rule
 
-# The same examples each time, so that a build does not fail by chance. To search further, say how
-# many; then they are new ones each time, and a failure prints how to repeat it.
+# The same examples in every run, so that a build does not fail at random. To search further, set
+# the number of examples; then each run has new ones, and a failure prints how to reproduce it.
 EXAMPLES = os.environ.get("PENSTOCK_MODEL_EXAMPLES")
-# A failure is first of all to be seen soon; to make it short takes minutes.
+# Without shrinking by default: a build should fail early, and shrinking takes minutes.
 PHASES = [Phase.generate] if EXAMPLES is None else [Phase.generate, Phase.shrink]
 
 
 @pytest.mark.timeout(600 if EXAMPLES is None else 86_400)
 @pytest.mark.covers("D9")
-def test_the_database_decides_as_the_model_does(dsn: str) -> None:
-    """Bookings, cancels, new rules, calendars, reflows: in any order, at any time."""
+def test_the_database_and_the_oracle_agree_on_random_histories(dsn: str) -> None:
+    """Assignments, cancellations, new rules, calendars and reflows, in any order."""
     with asyncio.Runner() as runner:
         db = runner.run(connect(dsn))
 
@@ -39,24 +39,24 @@ def test_the_database_decides_as_the_model_does(dsn: str) -> None:
         )
         @given(rules=st.tuples(some_rule, some_rule), history=histories)
         def compare(rules: tuple[Rule, Rule], history: list[Step]) -> None:
-            runner.run(_live(db, rules, history))
+            runner.run(_play(db, rules, history))
 
         compare()
 
         runner.run(db.close())
 
 
-async def _live(db: Connection, rules: tuple[Rule, Rule], history: list[Step]) -> None:
-    """Live through one example and undo it: none sees another's slots."""
+async def _play(db: Connection, rules: tuple[Rule, Rule], history: list[Step]) -> None:
+    """Play one example and roll it back, so that examples do not see each other's slots."""
     transaction = db.transaction()
     await transaction.start()
     try:
-        await Machine(db).live(rules, history)
+        await Machine(db).play(rules, history)
     finally:
         await transaction.rollback()
 
 
-# ------------------------------------------------------------------- what has once been different
+# ------------------------------------------------------------------------ former differences
 
 PLAIN = Rule(window_size=4 * SECOND, max_per_window=4)
 
@@ -96,7 +96,7 @@ HISTORIES: dict[str, tuple[Rule, list[Step]]] = {
         rule_of(20, 6),
         [batch(15), change(max_per_window=1), change(window_size=SECOND)],
     ),
-    "drawn instants move to hours that begin within a window": (
+    "random instants move to hours that begin within a window": (
         rule_of(600, 100, spacing="random", calendar=calendar_of(LATER)),
         [
             burst(8),
@@ -104,25 +104,25 @@ HISTORIES: dict[str, tuple[Rule, list[Step]]] = {
             ("reflow", {"name": "left", "offset": 0 * SECOND, "is_dry_run": False}),
         ],
     ),
-    "one who is too late comes before one who has a later cut-off on that day": (
+    "an event after the cut-off precedes one with a later cut-off on that day": (
         rule_of(1, 2, calendar=calendar_of(cut_off="00:00")),
         [change(window_size=90 * SECOND, calendar=calendar_of()), batch(60, 104)],
     ),
-    "a place is taken by a slot of windows of another size": (
+    "a place is taken by a slot from windows of another size": (
         rule_of(2, 1, calendar=calendar_of(AT_NOON, cut_off_policy="overbook")),
         [burst(80), change(window_size=20 * SECOND, max_per_window=2), burst(20)],
     ),
-    "slots lie where the calendar is not yet known": (
+    "slots are beyond the known part of the calendar": (
         rule_of(600, 1, calendar=calendar_of(ON_WEDNESDAYS)),
         [burst(10), change(), burst(5)],
     ),
 }
 
 
-@pytest.mark.parametrize("told", HISTORIES)
-async def test_they_agree_where(db: Pool, told: str) -> None:
-    """Each of these was found by the search above; it is too rare for the examples of a build."""
-    first, history = HISTORIES[told]
+@pytest.mark.parametrize("situation", HISTORIES)
+async def test_the_database_and_the_oracle_agree_when(db: Pool, situation: str) -> None:
+    """The search above found each of these; they are too rare for the examples of a build."""
+    first, history = HISTORIES[situation]
 
     async with db.acquire() as connection:
-        await _live(connection, (first, PLAIN), history)
+        await _play(connection, (first, PLAIN), history)

@@ -1,4 +1,4 @@
-"""When would so many be through? Answered from what is free, and nothing is booked."""
+"""A forecast is computed from free cells, and books nothing."""
 
 from typing import Any
 
@@ -29,15 +29,15 @@ async def forecast(config: Config, count: int, start: float = 0) -> Json:
 
 
 @pytest.mark.covers("D91")
-async def test_a_million_at_noon_is_through_at_23_06_39_96(
+async def test_the_last_of_a_million_for_noon_is_at_23_06_39_96(
     callers: Callers, penstock: Penstock
 ) -> None:
-    """The issue's check value, on the default config; who may read may ask."""
+    """The reference value, on the default config; the scope read is enough."""
     body = {"count": 1_000_000, "from": text_of(NOON)}
 
-    told = body_of(await callers.reader.post(FORECAST, json=body))
+    predicted = body_of(await callers.reader.post(FORECAST, json=body))
 
-    assert told == {
+    assert predicted == {
         "configName": "default",
         "count": 1_000_000,
         "first": text_of(NOON),
@@ -66,33 +66,33 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 async def test_a_forecast_comes_true(
     shared_admin: AsyncClient, *, rule: dict[str, Any], start: float, count: int
 ) -> None:
-    """Between slots that others have: some at once, some later, some given back."""
+    """Between existing slots: some now, some later, some cancelled."""
     config = await make_config(shared_admin, **rule)
     await config.fill(3, after(1), name="early")
     await config.fill(5, after(10), name="later")
     await shared_admin.delete(f"{SLOTS}/{config.event('later-2')}")
 
-    told = await forecast(config, count, start)
+    predicted = await forecast(config, count, start)
     results = await config.fill(count, after(start), name="real")
 
     times = sorted(instant_of(each["scheduledTime"]) for each in results)
-    assert (instant_of(told["first"]), instant_of(told["last"])) == (times[0], times[-1])
+    assert (instant_of(predicted["first"]), instant_of(predicted["last"])) == (times[0], times[-1])
     real = [each for each in await config.list_all() if "-real-" in each["eventId"]]
-    assert told["windowsUsed"] == len({each["windowStart"] for each in real})
+    assert predicted["windowsUsed"] == len({each["windowStart"] for each in real})
 
 
-async def test_windows_that_are_full_already_are_not_used(shared_admin: AsyncClient) -> None:
+async def test_full_windows_are_not_counted_as_used(shared_admin: AsyncClient) -> None:
     config = await make_config(shared_admin, 2, "PT4S")
     await config.fill(10, after(4), name="five windows")
 
-    told = await forecast(config, 5)
+    predicted = await forecast(config, 5)
 
-    assert instant_of(told["last"]) == after(28)
-    assert told["windowsUsed"] == 3
+    assert instant_of(predicted["last"]) == after(28)
+    assert predicted["windowsUsed"] == 3
 
 
-# Four cells a window, and the one from 40 s on is closed in its middle: one cell before that, and
-# one behind it.
+# Four cells a window; the window from 40 s on is closed in its middle, with one cell before and one
+# after the closed time.
 SPLIT = {
     "timeZone": "UTC",
     "blackouts": [{"from": text_of(after(41)), "until": text_of(after(43))}],
@@ -111,27 +111,31 @@ async def test_a_window_that_is_closed_in_its_middle_is_one_window(
     for at, count in taken.items():
         await config.fill(count, after(at), name=f"at {at}")
 
-    told = await forecast(config, 8, 38)
+    predicted = await forecast(config, 8, 38)
     results = await config.fill(8, after(38), name="real")
 
     times = sorted(instant_of(each["scheduledTime"]) for each in results)
-    assert (instant_of(told["first"]), instant_of(told["last"])) == (times[0], times[-1])
+    assert (instant_of(predicted["first"]), instant_of(predicted["last"])) == (times[0], times[-1])
     real = [each for each in await config.list_all() if "-real-" in each["eventId"]]
-    assert told["windowsUsed"] == len({each["windowStart"] for each in real}) == windows
+    assert predicted["windowsUsed"] == len({each["windowStart"] for each in real}) == windows
 
 
-async def test_a_forecast_for_the_past_begins_now(shared_admin: AsyncClient) -> None:
+async def test_a_forecast_for_the_past_starts_now(shared_admin: AsyncClient) -> None:
     config = await make_config(shared_admin)
     body = {"configName": config.name, "count": 1, "from": "2001-01-01T00:00:00Z"}
 
-    told = body_of(await shared_admin.post(FORECAST, json=body))
+    predicted = body_of(await shared_admin.post(FORECAST, json=body))
     slot = await config.assign("event", instant_of("2001-01-01T00:00:00Z"))
 
-    assert told["first"] == told["last"]
-    assert 0 <= (instant_of(slot["scheduledTime"]) - instant_of(told["first"])).total_seconds() < 60
+    assert predicted["first"] == predicted["last"]
+    assert (
+        0
+        <= (instant_of(slot["scheduledTime"]) - instant_of(predicted["first"])).total_seconds()
+        < 60
+    )
 
 
-async def test_what_there_will_never_be_is_said_so(shared_admin: AsyncClient) -> None:
+async def test_a_forecast_beyond_the_year_2200_is_unavailable(shared_admin: AsyncClient) -> None:
     config = await make_config(shared_admin, 1, "P1D")  # Until 2200 there are some 63,000 days.
     body = {"configName": config.name, "count": 100_000, "from": text_of(NOON)}
 

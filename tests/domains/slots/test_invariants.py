@@ -1,4 +1,4 @@
-"""What is true of the slots in the database whatever was asked for, each on random requests."""
+"""Invariants of the slots in the database, each on random requests."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ each_time = settings(
     deadline=None,
     print_blob=True,
     phases=[Phase.generate] if EXAMPLES is None else [Phase.generate, Phase.shrink],
-    # The session outlives the examples on purpose: each is a transaction that is rolled back.
+    # The examples share a session on purpose: each is a transaction that is rolled back.
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 sizes = st.sampled_from([100, 333, 1_000, 4_000, 7_000]).map(lambda each: each * MILLISECOND)
@@ -54,14 +54,14 @@ request_lists = st.lists(offsets, min_size=1, max_size=40)
 
 
 class Session:
-    """One connection on a loop of its own, since Hypothesis does not await."""
+    """One connection on its own event loop, because Hypothesis does not await."""
 
     def __init__(self, runner: asyncio.Runner, db: Connection) -> None:
         self.runner = runner
         self.db = db
 
     def run(self, example: Coroutine[Any, Any, None]) -> None:
-        """Await an example and undo all that it did."""
+        """Await an example and roll it back."""
 
         async def undo() -> None:
             transaction = self.db.transaction()
@@ -83,7 +83,7 @@ def session(dsn: str) -> Generator[Session]:
 
 
 async def make_pool(db: Connection, size: timedelta, capacity: int, *, name: str = POOL) -> None:
-    """Make a pool, or another version of its rule."""
+    """Create a pool, or a new version of its rule."""
     await set_config(
         db,
         name,
@@ -96,7 +96,7 @@ async def make_pool(db: Connection, size: timedelta, capacity: int, *, name: str
 
 
 async def book(db: Connection, requests: list[timedelta], *, name: str = "event") -> list[Slot]:
-    """Have requests served one after the other."""
+    """Assign slots to requests one after the other."""
     return [
         await assign(db, POOL, SlotRequest(f"{name}-{number}", NOON + offset), now=NOON)
         for number, offset in enumerate(requests)
@@ -121,7 +121,7 @@ def instants(slots: list[Slot]) -> list[datetime]:
 @pytest.mark.covers("D24")
 @each_time
 @given(size=sizes, capacity=capacities, requests=request_lists, is_batch=st.booleans())
-def test_a_slot_is_never_before_what_was_asked_for_nor_outside_its_window(
+def test_a_slot_is_never_before_its_requested_time_nor_outside_its_window(
     session: Session, *, size: timedelta, capacity: int, requests: list[timedelta], is_batch: bool
 ) -> None:
     async def example() -> None:
@@ -147,7 +147,7 @@ def test_a_slot_is_never_before_what_was_asked_for_nor_outside_its_window(
     raised_by=st.integers(0, 5),
     more=request_lists,
 )
-def test_no_window_is_given_more_than_its_capacity(
+def test_no_window_is_booked_beyond_its_capacity(
     session: Session,
     *,
     size: timedelta,
@@ -156,7 +156,7 @@ def test_no_window_is_given_more_than_its_capacity(
     raised_by: int,
     more: list[timedelta],
 ) -> None:
-    """Not even where slots of a smaller capacity lie between the cells of a larger one."""
+    """Not even where slots of a smaller capacity are between the cells of a larger one."""
 
     async def example() -> None:
         await make_pool(session.db, size, capacity)
@@ -178,7 +178,7 @@ def test_no_window_is_given_more_than_its_capacity(
 def test_no_interval_as_long_as_a_window_holds_more_than_its_capacity(
     session: Session, *, size: timedelta, capacity: int, requests: list[timedelta]
 ) -> None:
-    """Wherever it begins; one more only if both its ends count."""
+    """Wherever it begins; one more only if both ends are included."""
 
     async def example() -> None:
         await make_pool(session.db, size, capacity)
@@ -196,7 +196,7 @@ def test_no_interval_as_long_as_a_window_holds_more_than_its_capacity(
 @pytest.mark.covers("D83")
 @each_time
 @given(size=sizes, capacity=capacities, requests=request_lists, data=st.data())
-def test_what_is_booked_does_not_depend_on_who_came_first(
+def test_the_taken_cells_do_not_depend_on_the_order_of_requests(
     session: Session,
     *,
     size: timedelta,
@@ -204,7 +204,7 @@ def test_what_is_booked_does_not_depend_on_who_came_first(
     requests: list[timedelta],
     data: st.DataObject,
 ) -> None:
-    """Many times in one window, in two orders: the same cells are taken."""
+    """Many times in one window, in two orders, take the same cells."""
     shuffled = data.draw(st.permutations(requests))
 
     async def example() -> None:
@@ -229,7 +229,7 @@ def test_what_is_booked_does_not_depend_on_who_came_first(
     requests=request_lists,
     data=st.data(),
 )
-def test_to_cancel_and_to_assign_anew_conserves_what_is_taken(
+def test_a_cancel_and_an_assign_conserve_the_taken_cells(
     session: Session,
     *,
     size: timedelta,
@@ -238,7 +238,7 @@ def test_to_cancel_and_to_assign_anew_conserves_what_is_taken(
     requests: list[timedelta],
     data: st.DataObject,
 ) -> None:
-    """The successor gets the very slot; and cells that count as taken are as many as slots."""
+    """The next event gets the same slot, and there are as many taken cells as slots."""
     number = data.draw(st.integers(0, len(requests) - 1))
 
     async def example() -> None:
@@ -254,7 +254,7 @@ def test_to_cancel_and_to_assign_anew_conserves_what_is_taken(
         assert slot.scheduled_at == slots[number].scheduled_at
         assert await session.db.fetchval(TAKEN_CELLS, POOL) == len(slots)
 
-        # With fewer cells a window may have more slots than cells; none of them is lost.
+        # After a lower capacity a window may have more slots than cells; no slot is lost.
         await make_pool(session.db, size, lowered_to)
         await cancel(session.db, "successor", who="test", now=NOON)
         again = await assign(session.db, POOL, successor, now=NOON)

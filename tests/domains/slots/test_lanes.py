@@ -1,4 +1,4 @@
-"""A lane may name a slot pool: its items become due in slots of the pool, and give them back."""
+"""A lane may name a slot pool: its items are due in slots of the pool, and free them."""
 
 from datetime import timedelta
 
@@ -6,7 +6,7 @@ import pytest
 
 from penstock.base.clock import FakeClock
 from penstock.base.errors import InvalidInput, SlotRefused
-from penstock.domains.slots.calendar import Calendar
+from penstock.calendar.calendar import Calendar
 from penstock.domains.slots.config import set_config
 from penstock.domains.slots.inspect import read_slot
 from penstock.domains.slots.reflow import reflow
@@ -21,25 +21,25 @@ SECOND = timedelta(seconds=1)
 
 
 async def slotted_lane(db: Connection, **policy: object) -> None:
-    """Make a pool of one slot a second, and a lane that takes its due instants from it."""
+    """Create a pool of one slot a second, and a lane with that pool."""
     await set_config(
         db,
         "payouts",
         who="test",
         max_per_window=1,
         window_size=SECOND,
-        horizon=timedelta(days=3660),  # The clock of the tests is some years ahead.
+        horizon=timedelta(days=3660),  # The tests' clock is some years ahead.
     )
     await create_lane(db, "payouts", who="test", slot_pool="payouts", **policy)
 
 
 async def due_offsets(db: Connection, accepted: list[Accepted], clock: FakeClock) -> list[float]:
-    """Return how many seconds after the clock's instant each item is due."""
+    """Return how many seconds after the clock's time each item is due."""
     items = [await read_item(db, each.id) for each in accepted]
     return [(item.due_at - clock.now()).total_seconds() for item in items if item and item.due_at]
 
 
-async def test_items_for_one_instant_become_due_in_slots(db: Pool, clock: FakeClock) -> None:
+async def test_items_for_one_instant_are_due_in_slots(db: Pool, clock: FakeClock) -> None:
     """A thousand payments for 16:00 must not all be due at 16:00."""
     async with db.acquire() as connection:
         await slotted_lane(connection)
@@ -62,8 +62,8 @@ async def test_bulk_enqueue_takes_slots_too(db: Pool, clock: FakeClock) -> None:
         assert await due_offsets(connection, accepted, clock) == list(range(50))
 
 
-async def test_the_same_key_again_takes_no_second_slot(db: Pool, clock: FakeClock) -> None:
-    """A caller that repeats itself must not use up capacity."""
+async def test_a_repeated_key_takes_no_second_slot(db: Pool, clock: FakeClock) -> None:
+    """A repeated request must not use capacity."""
     async with db.acquire() as connection:
         await slotted_lane(connection)
         item = NewItem(payload=1, key="pay-1", due_at=clock.now())
@@ -90,7 +90,7 @@ async def test_a_rolled_back_enqueue_leaves_its_slot_free(db: Pool, clock: FakeC
         assert await due_offsets(connection, [accepted], clock) == [0]
 
 
-async def test_cancelling_an_item_gives_its_slot_to_the_next(db: Pool, clock: FakeClock) -> None:
+async def test_a_cancelled_item_frees_its_slot_for_the_next(db: Pool, clock: FakeClock) -> None:
     async with db.acquire() as connection:
         await slotted_lane(connection)
         first = await enqueue(connection, "payouts", NewItem(payload=1, due_at=clock.now()))
@@ -103,7 +103,7 @@ async def test_cancelling_an_item_gives_its_slot_to_the_next(db: Pool, clock: Fa
 
 
 async def test_an_ordered_lane_keeps_its_order_in_slots(db: Pool, clock: FakeClock) -> None:
-    """A follower waits for its head and has a slot of its own all the same."""
+    """A parked follower has a slot of its own, too."""
     async with db.acquire() as connection:
         await slotted_lane(connection, ordering="per_key")
         items = [NewItem(payload=n, order_key="a", due_at=clock.now()) for n in range(3)]
@@ -113,8 +113,8 @@ async def test_an_ordered_lane_keeps_its_order_in_slots(db: Pool, clock: FakeClo
         assert await due_offsets(connection, accepted, clock) == [0, 1, 2]
 
 
-async def test_a_reflow_moves_the_items_along(db: Pool, clock: FakeClock) -> None:
-    """An item whose slot has moved must not leave at the old instant."""
+async def test_a_reflow_moves_the_due_instants_of_items(db: Pool, clock: FakeClock) -> None:
+    """An item whose slot has moved must not be due at the old instant."""
     async with db.acquire() as connection:
         await slotted_lane(connection)
         items = [NewItem(payload=n, due_at=clock.now() + 60 * SECOND) for n in range(4)]
@@ -136,10 +136,8 @@ async def test_a_reflow_moves_the_items_along(db: Pool, clock: FakeClock) -> Non
         assert slot.scheduled_at == clock.now() + 66 * SECOND
 
 
-async def test_a_reflow_leaves_an_item_that_a_person_has_rescheduled(
-    db: Pool, clock: FakeClock
-) -> None:
-    """Who has moved it by hand had a reason."""
+async def test_a_reflow_does_not_move_a_rescheduled_item(db: Pool, clock: FakeClock) -> None:
+    """A due instant set by a person takes precedence."""
     by_hand = clock.now() + 3600 * SECOND
     async with db.acquire() as connection:
         await slotted_lane(connection)
@@ -161,7 +159,7 @@ async def test_a_reflow_leaves_an_item_that_a_person_has_rescheduled(
 
 
 async def test_an_item_that_gets_no_slot_is_not_accepted(db: Pool, clock: FakeClock) -> None:
-    """A pool that rejects after the cut-off must reject the item as a whole."""
+    """The policy reject must reject the whole item after the cut-off."""
     calendar = Calendar(time_zone="UTC", cut_off="11:00", cut_off_policy="reject")
     async with db.acquire() as connection:
         await set_config(
@@ -182,8 +180,8 @@ async def test_an_item_that_gets_no_slot_is_not_accepted(db: Pool, clock: FakeCl
         assert await slots_taken(connection) == 0
 
 
-async def test_a_lane_cannot_name_a_pool_that_is_not_there(db: Pool) -> None:
-    """It would accept nothing from then on."""
+async def test_a_lane_cannot_name_an_unknown_pool(db: Pool) -> None:
+    """It would reject every item."""
     async with db.acquire() as connection:
         await create_lane(connection, "work", who="test")
 
@@ -191,7 +189,7 @@ async def test_a_lane_cannot_name_a_pool_that_is_not_there(db: Pool) -> None:
             await set_lane(connection, "work", who="test", slot_pool="nowhere")
 
 
-async def test_a_lane_without_its_pool_keeps_what_it_has_accepted(
+async def test_items_keep_their_slots_when_the_lane_loses_its_pool(
     db: Pool, clock: FakeClock
 ) -> None:
     async with db.acquire() as connection:
@@ -208,7 +206,7 @@ async def test_a_lane_without_its_pool_keeps_what_it_has_accepted(
 
 
 async def halve_the_rate(db: Connection, clock: FakeClock) -> None:
-    """Leave one slot in two seconds."""
+    """Lower the capacity to one slot in two seconds."""
     await set_config(
         db, "payouts", who="test", max_per_window=1, window_size=2 * SECOND, now=clock.now()
     )

@@ -1,4 +1,4 @@
-"""What is booked can be seen: page by page, by time, by when it was made, and as a heat map."""
+"""Slots are listed in pages, by scheduled and creation time, and shown as a heat map."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ async def page(config: Config, **query: Any) -> Json:
 
 @pytest.mark.covers("D91")
 @pytest.mark.parametrize("limit", [1, 3, 7, 10])
-async def test_pages_lead_through_all_slots_by_window_and_time(
+async def test_pages_list_all_slots_by_window_and_position(
     shared_admin: AsyncClient, limit: int
 ) -> None:
     config = await make_config(shared_admin)
@@ -49,10 +49,10 @@ async def test_pages_lead_through_all_slots_by_window_and_time(
     assert seen == await config.list_all()
 
 
-async def test_a_page_goes_on_after_its_cursor_whatever_has_happened(
+async def test_a_page_continues_after_its_cursor_despite_changes(
     shared_admin: AsyncClient,
 ) -> None:
-    """Slots that come and go between two pages must not repeat or skip others."""
+    """Slots assigned or cancelled between two pages must not repeat or skip others."""
     config = await make_config(shared_admin)
     await config.fill(6)
     first = await page(config, limit=3)
@@ -64,7 +64,7 @@ async def test_a_page_goes_on_after_its_cursor_whatever_has_happened(
     assert [offset_of(slot) for slot in second["slots"]] == [3, 4, 5]
 
 
-async def test_a_listing_is_cut_to_the_time_asked_for(shared_admin: AsyncClient) -> None:
+async def test_a_listing_has_only_the_requested_interval(shared_admin: AsyncClient) -> None:
     config = await make_config(shared_admin)
     await config.fill(10)
 
@@ -74,10 +74,10 @@ async def test_a_listing_is_cut_to_the_time_asked_for(shared_admin: AsyncClient)
     assert found["next"] is None
 
 
-async def test_a_listing_by_time_looks_at_the_instant_and_not_at_the_window(
+async def test_a_listing_by_time_compares_the_scheduled_time_not_the_window(
     shared_admin: AsyncClient,
 ) -> None:
-    """A window of a day begins long before what lies in it."""
+    """A window of a day begins long before its last slots."""
     config = await make_config(shared_admin, 24, "P1D")
     await config.assign("event", NOON)
 
@@ -87,10 +87,10 @@ async def test_a_listing_by_time_looks_at_the_instant_and_not_at_the_window(
 
 
 @pytest.mark.covers("D21")
-async def test_slots_that_were_made_lately_and_are_still_to_come_can_be_listed(
+async def test_recently_booked_future_slots_can_be_listed(
     shared_admin: AsyncClient,
 ) -> None:
-    """For reconciliation: what was assigned since the last look, and should not have run yet."""
+    """For reconciliation: slots assigned since the last check that are not due yet."""
     config = await make_config(shared_admin)
     await config.fill(3, name="old")
     looked_at = (await config.list_all())[-1]["createdAt"]
@@ -129,7 +129,7 @@ async def heat(config: Config, start: float, end: float, *, buckets: int) -> lis
     return answer["buckets"]
 
 
-async def test_the_heat_map_tells_how_full_each_stretch_is(shared_admin: AsyncClient) -> None:
+async def test_the_heat_map_shows_how_full_each_bucket_is(shared_admin: AsyncClient) -> None:
     config = await make_config(shared_admin)
     await config.fill(6)
     await config.fill(2, after(13), name="later")
@@ -141,7 +141,7 @@ async def test_the_heat_map_tells_how_full_each_stretch_is(shared_admin: AsyncCl
     assert [each["booked"] for each in found] == [0, 4, 2, 0, 2]
 
 
-async def test_the_heat_map_knows_closed_time_and_cancelled_slots(
+async def test_the_heat_map_excludes_closed_time_and_cancelled_slots(
     shared_admin: AsyncClient,
 ) -> None:
     closed = {"from": text_of(after(4)), "until": text_of(after(8))}

@@ -1,4 +1,4 @@
-"""After a capacity cut, future slots can be laid out anew: counted first, recorded, announced."""
+"""A reflow reassigns future slots after a lower capacity: dry run, record, notification."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ async def offsets(config: Config) -> list[float]:
 
 
 async def halved(client: AsyncClient, count: int = 8) -> Config:
-    """Make a config with slots for one instant, a second apart, and then halve its capacity."""
+    """Create a config with slots for one instant, a second apart, then halve its capacity."""
     config = await make_config(client)
     await config.fill(count)
     await config.change(maxPerWindow=2, windowSize="PT4S")
@@ -48,11 +48,11 @@ async def test_a_dry_run_is_the_default_and_moves_nothing(shared_admin: AsyncCli
     config = await halved(shared_admin)
     before = await config.list_all()
 
-    told = await reflow(config)
+    result = await reflow(config)
 
-    frozen_until = told.pop("frozenUntil")
+    frozen_until = result.pop("frozenUntil")
     assert instant_of(frozen_until) < NOON
-    assert told == {
+    assert result == {
         "configName": config.name,
         "dryRun": True,
         "reflowId": None,
@@ -63,10 +63,10 @@ async def test_a_dry_run_is_the_default_and_moves_nothing(shared_admin: AsyncCli
         "longestDelayMs": 7000,
     }
     assert await config.list_all() == before
-    assert await reflow(config, dryRun=True) == told | {"frozenUntil": frozen_until}
+    assert await reflow(config, dryRun=True) == result | {"frozenUntil": frozen_until}
 
 
-async def test_slots_are_moved_to_where_the_new_rule_has_them(shared_admin: AsyncClient) -> None:
+async def test_slots_are_moved_to_the_cells_of_the_new_rule(shared_admin: AsyncClient) -> None:
     config = await halved(shared_admin)
     planned = await reflow(config)
 
@@ -78,14 +78,14 @@ async def test_slots_are_moved_to_where_the_new_rule_has_them(shared_admin: Asyn
     ]
     slots = await config.list_all()
     assert [offset_of(slot) for slot in slots] == [0, 2, 4, 6, 8, 10, 12, 14]
-    # Whoever was first stays first.
+    # The order is unchanged.
     assert [slot["eventId"] for slot in slots] == [config.event(f"filler-{n}") for n in range(8)]
-    # Nothing is left behind where they were, nor free where they are.
+    # Their old cells are free, and their new cells are taken.
     assert offset_of(await config.assign("next")) == 16
     assert (await reflow(config, dryRun=False))["moved"] == 0
 
 
-async def test_an_event_that_asks_again_is_told_its_new_time(shared_admin: AsyncClient) -> None:
+async def test_a_repeated_request_returns_the_new_time(shared_admin: AsyncClient) -> None:
     config = await halved(shared_admin)
     await reflow(config, dryRun=False)
 
@@ -95,8 +95,8 @@ async def test_an_event_that_asks_again_is_told_its_new_time(shared_admin: Async
     assert slot["delayMs"] == 14_000
 
 
-async def test_what_lies_before_the_freeze_horizon_stays(shared_admin: AsyncClient) -> None:
-    """Who has been told that it is soon may have prepared; the horizon is a window's edge."""
+async def test_slots_before_the_freeze_stay(shared_admin: AsyncClient) -> None:
+    """Callers may have acted on near slots; the freeze is rounded up to a window boundary."""
     config = await halved(shared_admin)
 
     done = await reflow(config, dryRun=False, freezeUntil=text_of(after(1)))
@@ -106,7 +106,7 @@ async def test_what_lies_before_the_freeze_horizon_stays(shared_admin: AsyncClie
     assert await offsets(config) == [0, 1, 2, 3, 4, 6, 8, 10]
 
 
-async def test_no_slot_moves_before_the_time_it_asked_for(shared_admin: AsyncClient) -> None:
+async def test_no_slot_moves_before_its_requested_time(shared_admin: AsyncClient) -> None:
     config = await make_config(shared_admin, 2)
     await config.fill(3)  # At 0, 2 and 4.
     await config.assign("later", after(5))  # At 6.
@@ -117,7 +117,9 @@ async def test_no_slot_moves_before_the_time_it_asked_for(shared_admin: AsyncCli
     assert await offsets(config) == [0, 1, 2, 5]
 
 
-async def test_raising_capacity_lets_a_reflow_close_up(shared_admin: AsyncClient) -> None:
+async def test_after_a_raise_a_reflow_moves_slots_to_earlier_times(
+    shared_admin: AsyncClient,
+) -> None:
     config = await make_config(shared_admin, 1)
     await config.fill(5)
     await config.change(maxPerWindow=4, windowSize="PT4S")
@@ -152,7 +154,7 @@ async def test_every_move_is_recorded_and_can_be_listed(shared_admin: AsyncClien
     assert len([each for each in everything if each["configName"] == other.name]) == 3
 
 
-async def test_a_reflow_is_announced_to_who_listens(
+async def test_a_reflow_sends_a_notification(
     admin: AsyncClient, penstock: Penstock, dsn: str
 ) -> None:
     config = await halved(admin)
@@ -163,7 +165,7 @@ async def test_a_reflow_is_announced_to_who_listens(
         listen(dsn, "penstock_slot_moves", heard.put_nowait, on_connect=connected.set)
     ):
         await connected.wait()
-        await reflow(config)  # A dry run is nobody's business.
+        await reflow(config)  # A dry run sends none.
         done = await reflow(config, dryRun=False)
         announced = json.loads(await heard.get())
 
@@ -182,7 +184,7 @@ async def test_a_reflow_is_audited(callers: Callers) -> None:
     assert lines[0]["after"] == {"reflow_id": done["reflowId"], "moved": 7}
 
 
-async def test_random_spacing_is_drawn_anew_within_the_new_window(
+async def test_a_random_instant_is_drawn_again_within_the_new_window(
     shared_admin: AsyncClient,
 ) -> None:
     config = await make_config(shared_admin, spacing="random")
@@ -200,18 +202,18 @@ async def test_random_spacing_is_drawn_anew_within_the_new_window(
         assert offset_of(slot) >= 1
 
 
-async def test_a_horizon_behind_everything_leaves_nothing_to_move(
+async def test_a_freeze_after_all_slots_moves_nothing(
     shared_admin: AsyncClient,
 ) -> None:
     config = await halved(shared_admin)
 
-    told = await reflow(config, dryRun=False, freezeUntil="2200-01-01T00:00:00Z")
+    result = await reflow(config, dryRun=False, freezeUntil="2200-01-01T00:00:00Z")
 
-    assert (told["considered"], told["moved"], told["reflowId"]) == (0, 0, None)
-    assert told["frozenUntil"] == "2200-01-01T00:00:00Z"
+    assert (result["considered"], result["moved"], result["reflowId"]) == (0, 0, None)
+    assert result["frozenUntil"] == "2200-01-01T00:00:00Z"
 
 
-async def test_a_blackout_empties_when_its_config_is_reflowed(shared_admin: AsyncClient) -> None:
+async def test_a_reflow_moves_slots_out_of_a_blackout(shared_admin: AsyncClient) -> None:
     config = await make_config(shared_admin)
     await config.fill(6)
     blackout = {"from": text_of(after(2)), "until": text_of(after(60))}

@@ -1,4 +1,4 @@
-"""Runs of taken cells are forgotten once nobody can ask for them."""
+"""Runs of past cells are deleted, because no request can get such a cell."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,8 +8,8 @@ from penstock.postgres.pool import Pool
 DAY = timedelta(days=1)
 
 
-async def test_runs_that_are_past_for_a_week_are_forgotten_and_their_slots_kept(db: Pool) -> None:
-    """Slots far apart are a run each, and would pile up for ever; later ones must stay taken."""
+async def test_runs_that_ended_a_week_ago_are_deleted_and_their_slots_kept(db: Pool) -> None:
+    """Slots that are not adjacent are one run each, and would accumulate; later runs must stay."""
     now = datetime.now(UTC)
     wanted = [now + days * DAY for days in (1, 2, 20)]
     requests = [SlotRequest(f"event-{n}", at) for n, at in enumerate(wanted)]

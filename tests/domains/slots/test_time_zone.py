@@ -1,9 +1,9 @@
-"""The time zone of a caller's session must not change what it is given."""
+"""The time zone of a caller's session must not change its slots."""
 
 from datetime import UTC, datetime, timedelta
 
+from penstock.calendar.calendar import Calendar, Hours
 from penstock.domains.slots.assign import SlotRequest, assign
-from penstock.domains.slots.calendar import Calendar, Hours
 from penstock.domains.slots.config import set_config
 from penstock.postgres.pool import Pool
 
@@ -21,7 +21,7 @@ LATE_HOURS = Calendar(
 
 
 async def test_a_session_whose_day_has_23_hours_counts_the_same_slots(db: Pool) -> None:
-    """A day that is added to an instant is 23 hours long there, and slots would be overlooked."""
+    """In that session an added day has 23 hours, so that a function could miss slots."""
     async with db.acquire() as connection:
         await connection.execute("SET TIME ZONE 'Europe/Berlin'")
         for capacity in (86_400, 43_200):

@@ -1,4 +1,4 @@
-"""People who know the rate limiter that this replaces find its tables, as views of ours."""
+"""The tables of the rate limiter that slots replace exist as views."""
 
 import pytest
 from httpx import AsyncClient
@@ -41,6 +41,12 @@ DOCUMENTED = {
 }
 
 
+FRONTIERS = """
+    SELECT req_ts, wndw_end_ts, creat_ts FROM penstock.rl_wndw_frontier_trk
+    WHERE wndw_config_nm = $1 ORDER BY req_ts
+"""
+
+
 async def columns_of(db: Pool, table: str) -> set[str]:
     rows = await db.fetch(
         """
@@ -54,10 +60,10 @@ async def columns_of(db: Pool, table: str) -> set[str]:
 
 @pytest.mark.covers("D12", "D15", "D17", "D20")
 @pytest.mark.parametrize("table", DOCUMENTED)
-async def test_a_table_of_the_document_has_its_columns(
+async def test_a_view_has_the_columns_of_the_document(
     shared_penstock: Penstock, table: str
 ) -> None:
-    """Counters and frontiers also say whose they are, as configs do not share them."""
+    """Counters and frontiers also have the config name, because configs do not share them."""
     columns = await columns_of(shared_penstock.pool, table)
 
     assert columns - {"wndw_config_nm"} == DOCUMENTED[table] - {"wndw_config_nm"}
@@ -65,7 +71,7 @@ async def test_a_table_of_the_document_has_its_columns(
 
 
 @pytest.mark.covers("D11")
-async def test_starting_up_makes_the_four_tables(empty_dsn: str) -> None:
+async def test_starting_up_creates_the_four_views(empty_dsn: str) -> None:
     async with Penstock(dsn=empty_dsn) as app:
         made = {table: await columns_of(app.pool, table) for table in DOCUMENTED}
         configs = await app.pool.fetchval("SELECT count(*) FROM penstock.rl_event_wndw_config")
@@ -136,7 +142,7 @@ async def test_slots_are_one_row_per_event(
 
 
 @pytest.mark.covers("D20")
-async def test_the_frontier_is_where_each_booked_stretch_ends(
+async def test_the_frontier_is_the_end_of_each_run(
     shared_admin: AsyncClient, shared_penstock: Penstock
 ) -> None:
     config = await make_config(shared_admin)
@@ -144,13 +150,7 @@ async def test_the_frontier_is_where_each_booked_stretch_ends(
     await config.fill(2, after(100), name="later")
     made = [(await config.show(event))["createdAt"] for event in ("filler-0", "later-0")]
 
-    rows = await shared_penstock.pool.fetch(
-        """
-        SELECT req_ts, wndw_end_ts, creat_ts FROM penstock.rl_wndw_frontier_trk
-        WHERE wndw_config_nm = $1 ORDER BY req_ts
-        """,
-        config.name,
-    )
+    rows = await shared_penstock.pool.fetch(FRONTIERS, config.name)
 
     assert [(row["req_ts"], row["wndw_end_ts"]) for row in rows] == [
         (NOON, after(5)),
@@ -159,8 +159,23 @@ async def test_the_frontier_is_where_each_booked_stretch_ends(
     assert [text_of(row["creat_ts"]) for row in rows] == made
 
 
+@pytest.mark.covers("D20")
+async def test_the_frontiers_of_stretches_that_join_become_one(
+    shared_admin: AsyncClient, shared_penstock: Penstock
+) -> None:
+    """They tell what is booked now; a history that only grows would slow down every search."""
+    config = await make_config(shared_admin)
+    await config.fill(2)
+    await config.fill(2, after(10), name="later")
+
+    await config.fill(8, after(2), name="between")
+
+    rows = await shared_penstock.pool.fetch(FRONTIERS, config.name)
+    assert [(row["req_ts"], row["wndw_end_ts"]) for row in rows] == [(NOON, after(12))]
+
+
 @pytest.mark.covers("D95")
-async def test_the_longest_names_are_taken_and_no_id_of_ours_is_longer(
+async def test_the_longest_names_are_accepted_and_no_generated_id_is_longer(
     admin: AsyncClient, penstock: Penstock
 ) -> None:
     config_name, event_id = "ü" * 128, "é" * 50
@@ -193,7 +208,7 @@ def plan_text(rows: list[Row]) -> str:
 
 @pytest.mark.covers("D14", "D19")
 async def test_configs_and_slots_are_found_by_index(penstock: Penstock) -> None:
-    """By name and flag; by event, by window and by when it was made."""
+    """By name and flag; by event, by window and by creation time."""
     async with penstock.pool.acquire() as db, db.transaction():
         await db.execute("SET LOCAL enable_seqscan = off")
         config = await db.fetch("EXPLAIN " + READ_CONFIG, "default")

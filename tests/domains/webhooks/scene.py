@@ -13,13 +13,13 @@ from httpx import AsyncClient, Response
 
 from penstock import Penstock
 from penstock.base.aio import spawn
-from penstock.base.settings import settings
+from penstock.base.settings import section
 from penstock.base.vault import Vault
-from penstock.contract import Domain, Resources
-from penstock.domains import webhooks
-from penstock.domains.webhooks.plug import LANE, ORDERED_LANE
-from penstock.integrations.http_client.egress import Egress
-from penstock.integrations.http_client.poster import Poster
+from penstock.compose.egress import EgressSettings
+from penstock.contract import Resources, Runtime
+from penstock.domains.webhooks.domain import LANE, ORDERED_LANE, WEBHOOKS
+from penstock.domains.webhooks.domain import build as build_domain
+from penstock.integrations.http_client import Client, Egress, process_limits
 from penstock.kernel.lane import set_lane
 from penstock.kernel.worker import Worker
 from penstock.limits.gate import Gate
@@ -67,8 +67,8 @@ class Tenant:
     async def read(self, subscription: Subscribed) -> Json:
         return body_of(await self.client.get(f"/subscriptions/{subscription.id}"))
 
-    async def condition(self, subscription: Subscribed) -> Json:
-        return body_of(await self.client.get(f"/subscriptions/{subscription.id}/condition"))
+    async def endpoint_status(self, subscription: Subscribed) -> Json:
+        return body_of(await self.client.get(f"/subscriptions/{subscription.id}/endpoint-status"))
 
     async def post(
         self,
@@ -150,14 +150,14 @@ async def opened_with(
     dsn: str, *, gate: Gate | None = None, vault: Vault | None = None, egress: Egress | None = None
 ) -> AsyncGenerator[Penstock]:
     """Open an app whose webhooks go through another gate, vault or egress than the usual ones."""
-    poster = Poster(egress or Egress(settings().egress_allow))
+    poster = Client(egress or Egress(section(EgressSettings).egress_allow), limits=process_limits())
 
-    def build(resources: Resources) -> Domain:
+    def build(resources: Resources) -> Runtime:
         lent = resources if vault is None else replace(resources, vault=vault)
-        domain = webhooks.build(lent, poster=poster, gate=gate or LocalGate())
-        return replace(domain, close=[poster.close])
+        runtime = build_domain(lent, poster=poster, gate=gate or LocalGate())
+        return replace(runtime, close=[poster.close])
 
-    async with Penstock(dsn=dsn, _builds=[build]) as app:
+    async with Penstock(dsn=dsn, domains=[replace(WEBHOOKS, build=build)]) as app:
         yield app
 
 

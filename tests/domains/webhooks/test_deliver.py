@@ -15,7 +15,13 @@ from tests.receiver import Answer, Close, Drip, Hang, Raw, Receiver, Reply, rece
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 
-CLOSED = {"breaker": "closed", "failures": 0, "open_until": None, "resting_until": None, "calls": 0}
+CLOSED = {
+    "breaker": "closed",
+    "failures": 0,
+    "open_until": None,
+    "cooldown_until": None,
+    "calls": 0,
+}
 
 
 @pytest.mark.covers("B24")
@@ -29,7 +35,7 @@ async def test_any_2xx_is_a_delivery(tenant: Tenant, status: int) -> None:
     (attempt,) = await tenant.attempts(event["id"])
     assert shown["delivered_at"] == attempt["created_at"]
     assert (attempt["status_code"], attempt["error"]) == (status, None)
-    assert await tenant.condition(subscribed) == CLOSED
+    assert await tenant.endpoint_status(subscribed) == CLOSED
 
 
 @pytest.mark.covers("B42")
@@ -46,7 +52,7 @@ async def test_a_redirect_is_not_followed(tenant: Tenant, status: int) -> None:
         assert elsewhere.opened_count == 0
     assert len(receiver.requests) == 1
     assert shown["last_error"] == f"HTTP {status}"
-    assert await tenant.condition(subscribed) == CLOSED
+    assert await tenant.endpoint_status(subscribed) == CLOSED
 
 
 PERMANENT = [
@@ -68,7 +74,7 @@ async def test_a_permanent_refusal_fails_the_event_at_once(tenant: Tenant, statu
     assert (attempt["status_code"], attempt["response_body"]) == (status, "no")
     assert attempt["outcome"] == "dead"
     assert shown["last_error"] == attempt["error"] == f"HTTP {status}"
-    assert await tenant.condition(subscribed) == CLOSED
+    assert await tenant.endpoint_status(subscribed) == CLOSED
 
 
 @pytest.mark.covers("B69")
@@ -80,7 +86,7 @@ async def test_bad_payloads_do_not_close_the_way_for_good_ones(tenant: Tenant) -
             event = await tenant.send()
             await tenant.until(event["id"], "failed")
 
-        assert await tenant.condition(subscribed) == CLOSED
+        assert await tenant.endpoint_status(subscribed) == CLOSED
         event = await tenant.send()
         await tenant.until(event["id"], "delivered")
 
@@ -124,7 +130,7 @@ async def test_what_may_pass_is_tried_again(
     assert first["error"].startswith(error)
     assert (second["outcome"], second["status_code"]) == ("done", 200)
     assert len(receiver.requests) == 2
-    assert await tenant.condition(subscribed) == CLOSED
+    assert await tenant.endpoint_status(subscribed) == CLOSED
 
 
 @pytest.mark.covers("B26")
@@ -139,7 +145,7 @@ async def test_an_endpoint_that_is_down_gets_its_event_when_it_is_back(
     shown = await own.show(event["id"])
     assert shown["status"] == "retrying"
     assert shown["last_error"].startswith("connect")
-    assert (await own.condition(subscribed))["failures"] == 1
+    assert (await own.endpoint_status(subscribed))["failures"] == 1
 
     async with receiving(port=port) as receiver:
         clock.advance(HOUR)
@@ -161,7 +167,7 @@ async def test_only_what_tells_of_trouble_counts_against_the_endpoint(
         event = await tenant.send()
         await tenant.until(event["id"], "retrying", "failed")
 
-    assert await tenant.condition(subscribed) == CLOSED | {"failures": failures}
+    assert await tenant.endpoint_status(subscribed) == CLOSED | {"failures": failures}
 
 
 @pytest.mark.covers("B41")
@@ -179,7 +185,7 @@ async def test_an_event_fails_when_its_attempts_are_used_up(tenant: Tenant) -> N
     assert len(receiver.requests) == 4
 
 
-@pytest.mark.covers("B35", "B36", "B37", "B38", "B39", "B40", "B41")
+@pytest.mark.covers("B31", "B35", "B36", "B37", "B38", "B39", "B40", "B41", "B62", "B63")
 async def test_an_event_is_tried_five_times_as_the_dispatcher_before_did(
     own: Tenant, clock: FakeClock
 ) -> None:
@@ -344,7 +350,7 @@ async def test_an_endpoint_that_is_gone_ends_its_subscription(tenant: Tenant) ->
         assert len(await tenant.attempts(event["id"])) == 1
         assert shown["last_error"] == "HTTP 410"
         assert (found["state"], found["state_reason"]) == ("disabled", "the endpoint answered 410")
-        assert (await tenant.condition(subscribed))["breaker"] == "closed"
+        assert (await tenant.endpoint_status(subscribed))["breaker"] == "closed"
         assert (await tenant.send())["deliveries"] == 0
         audited = (await tenant.client.get("/audit", params={"subject": subscribed.id})).json()
         assert audited["items"][0]["who"] == "worker"
@@ -411,7 +417,7 @@ async def test_an_event_that_retention_has_dropped_is_not_delivered(
     (attempted,) = await run_due(own.penstock, clock)
 
     assert "gone" in getattr(attempted.outcome, "reason", "")
-    assert (await own.condition(subscribed))["failures"] == 0
+    assert (await own.endpoint_status(subscribed))["failures"] == 0
 
 
 async def test_a_changed_url_counts_from_the_next_attempt_on(tenant: Tenant) -> None:

@@ -1,4 +1,4 @@
-"""What holds a delivery back: breaker, rest, rate, semaphore, in this order, at no cost."""
+"""What holds a delivery back: breaker, cooldown, rate, semaphore, in this order, at no cost."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -15,7 +15,7 @@ from penstock.base.clock import FakeClock
 from penstock.domains.webhooks import deliver
 from penstock.kernel.inspect import AttemptView, read_attempts
 from penstock.kernel.item import ItemId
-from penstock.limits.gate import Condition, Pass, Refusal, Rules, Verdict
+from penstock.limits.gate import EndpointStatus, Permit, Refusal, Rules, Verdict
 from penstock.limits.local import LocalGate
 from penstock.testing import run_due, run_to_end
 from tests.api.scene import called
@@ -34,20 +34,20 @@ class Watched:
     def __init__(self) -> None:
         self.inner = LocalGate()
         self.told: list[str] = []
-        self.rests: list[timedelta | None] = []
+        self.cooldowns: list[timedelta | None] = []
 
-    async def enter(self, key: str, rules: Rules) -> Pass | Refusal:
+    async def enter(self, key: str, rules: Rules) -> Permit | Refusal:
         self.told.append("enter")
         return await self.inner.enter(key, rules)
 
     async def leave(
-        self, passed: Pass, rules: Rules, *, verdict: Verdict, rest: timedelta | None = None
+        self, permit: Permit, rules: Rules, *, verdict: Verdict, cooldown: timedelta | None = None
     ) -> None:
         self.told.append(f"leave {verdict}")
-        self.rests.append(rest)
-        await self.inner.leave(passed, rules, verdict=verdict, rest=rest)
+        self.cooldowns.append(cooldown)
+        await self.inner.leave(permit, rules, verdict=verdict, cooldown=cooldown)
 
-    async def inspect(self, key: str) -> Condition:
+    async def inspect(self, key: str) -> EndpointStatus:
         return await self.inner.inspect(key)
 
     def write_down(self, request: Received) -> int:
@@ -93,7 +93,7 @@ async def test_a_delivery_asks_before_it_calls_and_tells_afterwards(
 
 @pytest.mark.covers("B24", "B25", "B26", "B55", "B69")
 @pytest.mark.parametrize(
-    ("answer", "verdict", "rest"),
+    ("answer", "verdict", "cooldown"),
     [
         (200, "alive", None),
         (Reply(200, headers={"Retry-After": "60"}), "alive", None),
@@ -108,14 +108,14 @@ async def test_a_delivery_asks_before_it_calls_and_tells_afterwards(
         (Hang(), "failing", None),
     ],
 )
-async def test_every_way_out_gives_the_slot_back_with_a_verdict(
+async def test_every_ending_returns_the_permit_with_a_verdict(
     through: Tenant,
     watched: Watched,
     clock: FakeClock,
     *,
     answer: Answer | int,
     verdict: str,
-    rest: timedelta | None,
+    cooldown: timedelta | None,
 ) -> None:
     async with receiving(answers=[answer]) as receiver:
         subscribed = await through.subscribe(receiver.url, timeout_seconds=0.1)
@@ -123,11 +123,11 @@ async def test_every_way_out_gives_the_slot_back_with_a_verdict(
         await run_due(through.penstock, clock)
 
     assert watched.told == ["enter", f"leave {verdict}"]
-    assert watched.rests == [rest]
-    assert (await watched.inspect(subscribed.id)).slots_in_use == 0
+    assert watched.cooldowns == [cooldown]
+    assert (await watched.inspect(subscribed.id)).permits_in_use == 0
 
 
-async def test_a_delivery_that_is_cut_off_gives_its_slot_back_and_judges_nobody(
+async def test_a_delivery_that_is_cut_off_returns_its_permit_without_a_verdict(
     through: Tenant, watched: Watched, clock: FakeClock
 ) -> None:
     """A worker that stops knows nothing about the endpoint."""
@@ -140,8 +140,8 @@ async def test_a_delivery_that_is_cut_off_gives_its_slot_back_and_judges_nobody(
             task.cancel()
 
     assert watched.told == ["enter", "leave unknown"]
-    condition = await watched.inspect(subscribed.id)
-    assert (condition.slots_in_use, condition.failures) == (0, 0)
+    status = await watched.inspect(subscribed.id)
+    assert (status.permits_in_use, status.failures) == (0, 0)
 
 
 @pytest.mark.covers("B19")
@@ -169,7 +169,7 @@ async def test_an_open_breaker_lets_nothing_through_and_costs_no_attempt(
         for _ in range(5):
             await timed.send()
         await run_due(timed.penstock, clock)
-        assert (await timed.condition(subscribed))["breaker"] == "open"
+        assert (await timed.endpoint_status(subscribed))["breaker"] == "open"
         event = await timed.send()
 
         (attempted,) = await run_due(timed.penstock, clock)
@@ -182,11 +182,11 @@ async def test_an_open_breaker_lets_nothing_through_and_costs_no_attempt(
         assert await timed.attempts(event["id"]) == []
 
         clock.advance(35 * SECOND)
-        assert (await timed.condition(subscribed))["breaker"] == "half_open"
+        assert (await timed.endpoint_status(subscribed))["breaker"] == "half_open"
         await run_due(timed.penstock, clock)
         shown = await timed.show(event["id"])
         assert (shown["status"], shown["attempts"]) == ("delivered", 1)
-        assert (await timed.condition(subscribed))["breaker"] == "closed"
+        assert (await timed.endpoint_status(subscribed))["breaker"] == "closed"
     (attempt,) = await timed.attempts(event["id"])
     assert attempt["attempt_number"] == 1
 
@@ -234,16 +234,16 @@ async def test_a_full_semaphore_puts_off_at_no_cost(
     async with receiving() as receiver:
         subscribed = await timed.subscribe(receiver.url, concurrency=1, retry_schedule_seconds=[])
         taken = await gate.enter(subscribed.id, Rules(concurrency=1))
-        assert isinstance(taken, Pass)
+        assert isinstance(taken, Permit)
         event = await timed.send()
 
         await run_due(timed.penstock, clock)
 
         shown = await timed.show(event["id"])
         assert (shown["status"], shown["attempts"]) == ("retrying", 0)
-        assert shown["last_error"] == "crowded"
+        assert shown["last_error"] == "concurrency_limited"
         assert receiver.requests == []
-        assert (await timed.condition(subscribed))["calls"] == 1
+        assert (await timed.endpoint_status(subscribed))["calls"] == 1
         await gate.leave(taken, Rules(concurrency=1), verdict="alive")
         clock.advance(HOUR)
         await run_due(timed.penstock, clock)
@@ -254,7 +254,7 @@ async def test_a_full_semaphore_puts_off_at_no_cost(
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let deliveries stand at a full gate for as long as a test takes."""
-    monkeypatch.setattr(deliver, "PATIENCE", HOUR)
+    monkeypatch.setattr(deliver, "PERMIT_WAIT_MAX", HOUR)
 
 
 @pytest.mark.usefixtures("patient")
@@ -270,7 +270,7 @@ async def test_who_finds_a_place_in_a_moment_leaves_no_snooze(
     async with receiving() as receiver:
         subscribed = await through.subscribe(receiver.url, concurrency=1)
         taken = await watched.enter(subscribed.id, rules)
-        assert isinstance(taken, Pass)
+        assert isinstance(taken, Permit)
         event = await through.send()
 
         async with asyncio.TaskGroup() as group:
@@ -294,7 +294,7 @@ async def test_no_more_calls_are_under_way_than_a_subscription_allows(tenant: Te
             await tenant.until(event["id"], "retrying")
 
         assert len(receiver.requests) == 2
-        assert (await tenant.condition(subscribed))["calls"] == 2
+        assert (await tenant.endpoint_status(subscribed))["calls"] == 2
         answered.set()
         for event in events:
             shown = await tenant.until(event["id"], "delivered")
@@ -308,11 +308,11 @@ async def test_the_breaker_speaks_before_the_rate_and_that_before_the_semaphore(
 ) -> None:
     """Which of them refuses decides how long to stay away, so the order is part of the promise."""
     subscribed = await timed.subscribe(rate_limit=0.01, concurrency=1)
-    rules = Rules(rate=0.01, concurrency=2, slot_ttl=DAY, failures_max=1, open_for=30 * SECOND)
+    rules = Rules(rate=0.01, concurrency=2, permit_ttl=DAY, failures_max=1, open_for=30 * SECOND)
     failing = await gate.enter(subscribed.id, rules)
     staying = await gate.enter(subscribed.id, msgspec.structs.replace(rules, rate=None))
-    assert isinstance(failing, Pass)
-    assert isinstance(staying, Pass)
+    assert isinstance(failing, Permit)
+    assert isinstance(staying, Permit)
     await gate.leave(failing, rules, verdict="failing")
     event = await timed.send()
 
@@ -324,7 +324,7 @@ async def test_the_breaker_speaks_before_the_rate_and_that_before_the_semaphore(
     await run_due(timed.penstock, clock)
 
     reasons = [each.reason for each in await put_off(timed, event)]
-    assert reasons == ["circuit_open", "rate_limited", "crowded"]
+    assert reasons == ["circuit_open", "rate_limited", "concurrency_limited"]
 
 
 # ---------------------------------------------------------------------------------- Retry-After
@@ -333,12 +333,12 @@ async def test_the_breaker_speaks_before_the_rate_and_that_before_the_semaphore(
 @pytest.mark.covers("B69")
 @pytest.mark.parametrize("status", [429, 503, 500, 408])
 @pytest.mark.parametrize("schedule", [None, [1, 1, 1]])
-async def test_an_endpoint_that_asks_for_a_rest_gets_it(
+async def test_an_endpoint_that_sends_retry_after_gets_a_cooldown(
     timed: Tenant, clock: FakeClock, *, status: int, schedule: list[int] | None
 ) -> None:
     """For the event and for all others to it; other endpoints go on."""
-    resting = Reply(status, headers={"Retry-After": "120"})
-    async with receiving(answers=[resting, 200]) as receiver, receiving() as other:
+    throttled = Reply(status, headers={"Retry-After": "120"})
+    async with receiving(answers=[throttled, 200]) as receiver, receiving() as other:
         subscribed = await timed.subscribe(
             receiver.url, "first", "second", retry_schedule_seconds=schedule
         )
@@ -351,10 +351,10 @@ async def test_an_endpoint_that_asks_for_a_rest_gets_it(
 
         assert len(receiver.requests) == 1
         assert len(other.requests) == 1
-        condition = await timed.condition(subscribed)
-        assert condition["resting_until"] == text_of(started_at + 120 * SECOND)
+        endpoint = await timed.endpoint_status(subscribed)
+        assert endpoint["cooldown_until"] == text_of(started_at + 120 * SECOND)
         shown = await timed.show(second["id"])
-        assert [each["last_error"] for each in shown["deliveries"]] == ["resting", None]
+        assert [each["last_error"] for each in shown["deliveries"]] == ["cooldown", None]
         assert [each["attempts"] for each in shown["deliveries"]] == [0, 1]
 
         ran = await run_to_end(timed.penstock, clock)
@@ -406,7 +406,7 @@ async def test_a_rest_that_nobody_can_read_is_none(
         started_at = clock.now()
         await run_due(timed.penstock, clock)
 
-    assert (await timed.condition(subscribed))["resting_until"] is None
+    assert (await timed.endpoint_status(subscribed))["cooldown_until"] is None
     shown = await timed.show(event["id"])
     assert datetime.fromisoformat(shown["next_attempt_at"]) >= started_at + 90 * SECOND
 

@@ -12,9 +12,8 @@ from penstock.api import create_app
 from penstock.base.clock import FakeClock
 from penstock.base.errors import BadSetting
 from penstock.base.vault import Vault
-from penstock.domains.webhooks.subscription import NewSubscription, Office
-from penstock.integrations.http_client.egress import Egress
-from penstock.integrations.http_client.poster import Poster
+from penstock.domains.webhooks.subscription import NewSubscription, SubscriptionService
+from penstock.integrations.http_client import Client, Egress
 from penstock.testing import run_due
 from tests.api.scene import called, problem
 from tests.domains.webhooks.scene import Tenant, body_of, make_tenant, opened_with
@@ -139,12 +138,12 @@ async def test_headers_do_not_depend_on_which_ports_are_allowed(dsn: str) -> Non
 
 
 async def test_without_a_key_nothing_is_stored_and_the_error_says_what_to_do(own: Tenant) -> None:
-    office = Office(vault=Vault(), poster=Poster(Egress()))
+    service = SubscriptionService(vault=Vault(), poster=Client(Egress()))
     new = NewSubscription(url="https://example.com/", event_types=["*"])
 
     async with own.penstock.pool.acquire() as db:
         with pytest.raises(BadSetting) as caught:
-            await office.create(db, new, who="test")
+            await service.create(db, new, who="test")
 
     assert caught.value.name == "PENSTOCK_SECRET_KEY"
     assert "openssl rand" in caught.value.reason

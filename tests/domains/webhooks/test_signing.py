@@ -270,7 +270,7 @@ async def test_a_secret_is_shown_once(tenant: Tenant) -> None:
         await tenant.client.get(path)
         for path in (
             f"/subscriptions/{subscribed.id}",
-            f"/subscriptions/{subscribed.id}/condition",
+            f"/subscriptions/{subscribed.id}/endpoint-status",
             f"/subscriptions/{subscribed.id}/public-keys",
             f"/subscriptions?tenant={tenant.name}",
             f"/audit?subject={subscribed.id}",

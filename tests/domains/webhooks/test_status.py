@@ -129,7 +129,7 @@ async def test_the_view_of_subscriptions_has_the_columns_that_people_know(tenant
 
 
 @pytest.mark.covers("B11", "B12", "B14")
-async def test_the_views_tell_what_the_api_tells(tenant: Tenant) -> None:
+async def test_the_views_show_what_the_api_shows(tenant: Tenant) -> None:
     async with receiving(answers=[Reply(503, b"busy"), Reply(200, b"thanks")]) as receiver:
         subscribed = await tenant.subscribe(receiver.url)
         event = await tenant.send("order.paid", {"a": 1.0}, source="shop")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from penstock.domains.webhooks.plug import LANE
+from penstock.domains.webhooks.domain import LANE
 from penstock.kernel.claim import CLAIM
 from penstock.kernel.lane import set_lane
 from tests.domains.webhooks.scene import PATIENCE, Tenant, working

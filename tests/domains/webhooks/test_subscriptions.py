@@ -159,7 +159,7 @@ async def test_a_deleted_subscription_is_gone(tenant: Tenant) -> None:
     assert (deleted.status_code, deleted.content) == (204, b"")
     for method, below in [
         ("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/secret"), ("POST", "/test"),
-        ("GET", "/public-keys"), ("GET", "/condition"),
+        ("GET", "/public-keys"), ("GET", "/endpoint-status"),
     ]:  # fmt: skip
         body = {} if method in {"PATCH", "POST"} and below != "/test" else None
         response = await tenant.client.request(method, path + below, json=body)
@@ -223,7 +223,8 @@ MANAGING: list[tuple[str, str, Json | None]] = [
 ]
 READING = [
     "/events", "/events/e1", "/events/e1/attempts", "/subscriptions", "/subscriptions/{id}",
-    "/subscriptions/{id}/public-keys", "/subscriptions/{id}/condition", "/replays", "/replays/1",
+    "/subscriptions/{id}/public-keys", "/subscriptions/{id}/endpoint-status",
+    "/replays", "/replays/1",
 ]  # fmt: skip
 
 

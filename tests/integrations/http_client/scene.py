@@ -1,4 +1,4 @@
-"""What tests of the client do again and again."""
+"""Shared steps of the client's tests."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -13,26 +13,31 @@ from penstock.integrations.http_client import (
     FailureKind,
     Response,
     Route,
-    parse_target,
+    parse_url,
     prepare_route,
 )
 from penstock.integrations.http_client.resolver import Lookup
 from tests.receiver import PATIENCE, Receiver
 
-# Tests talk to servers on loopback, which a client without orders never does.
+# Tests use servers on loopback, which is refused by default.
 LOOPBACK = Egress([ip_network("127.0.0.0/8"), ip_network("::1/128")])
 
 
 def route_to(receiver: Receiver | str, *headers: tuple[str, str]) -> Route:
     url = receiver if isinstance(receiver, str) else receiver.url
-    return prepare_route(parse_target(url), headers)
+    return prepare_route(parse_url(url), headers)
 
 
 async def post(
     client: Client, receiver: Receiver | str, body: bytes = b"{}", *, timeout: float = PATIENCE
 ) -> Response:
-    """Deliver with nothing special about it."""
+    """Send a plain POST."""
     return await client.post(route_to(receiver), (), body, timeout=timeout)
+
+
+async def get(client: Client, receiver: Receiver | str, *, timeout: float = PATIENCE) -> Response:
+    """Send a plain GET."""
+    return await client.get(route_to(receiver), timeout=timeout)
 
 
 async def fail(
@@ -43,7 +48,7 @@ async def fail(
     body: bytes = b"{}",
     timeout: float = PATIENCE,
 ) -> CallFailed:
-    """Deliver, expecting a failure of this kind, and return it."""
+    """Send a POST, expect a failure of this kind, and return it."""
     with pytest.raises(CallFailed) as caught:
         await post(client, receiver, body, timeout=timeout)
     assert caught.value.kind == kind, str(caught.value)
@@ -51,7 +56,7 @@ async def fail(
 
 
 def knowing(names: Mapping[str, Sequence[str]]) -> Lookup:
-    """Return a resolver that knows these names only."""
+    """Return a lookup that knows only these names."""
 
     def look_up(host: str) -> Sequence[str]:
         if host not in names:
@@ -61,8 +66,8 @@ def knowing(names: Mapping[str, Sequence[str]]) -> Lookup:
     return look_up
 
 
-async def breathe() -> None:
-    """Let everything else have a turn."""
+async def next_iteration() -> None:
+    """Run one iteration of the event loop."""
     turned = asyncio.Event()
     asyncio.get_running_loop().call_soon(turned.set)
     await turned.wait()

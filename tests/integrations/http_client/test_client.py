@@ -1,23 +1,23 @@
-"""Requests to a real server: what comes back, in good times and bad."""
+"""Requests to a real server on loopback: responses, failures, deadlines and cancellation."""
 
 import asyncio
 
 import pytest
 
 from penstock.base.aio import spawn
-from penstock.base.errors import CallFailed
+from penstock.base.errors import CallFailed, InvalidInput
 from penstock.integrations.http_client import (
-    BadHeader,
     Client,
+    Egress,
     Limits,
-    parse_target,
+    parse_url,
     prepare_route,
 )
 from tests.integrations.http_client.scene import (
     LOOPBACK,
-    breathe,
     fail,
     knowing,
+    next_iteration,
     post,
     route_to,
 )
@@ -40,7 +40,7 @@ SHORT = 0.15  # Seconds of a deadline that is meant to be missed.
 async def test_a_request_arrives_as_it_was_given() -> None:
     async with receiving(answers=[Reply(201, b"thanks")]) as receiver, Client(LOOPBACK) as client:
         route = prepare_route(
-            parse_target(f"{receiver.url}?tenant=7"), [("Content-Type", "application/json")]
+            parse_url(f"{receiver.url}?tenant=7"), [("Content-Type", "application/json")]
         )
 
         response = await client.post(route, [("webhook-id", "msg_1")], BODY, timeout=PATIENCE)
@@ -60,8 +60,8 @@ async def test_a_request_arrives_as_it_was_given() -> None:
 
 
 @pytest.mark.parametrize("status", [200, 202, 204, 304, 400, 404, 410, 429, 500, 503, 599])
-async def test_every_final_status_is_an_answer(status: int) -> None:
-    """What it means is for others to decide."""
+async def test_every_final_status_is_returned(status: int) -> None:
+    """What a status means is up to the caller."""
     answer = Reply(status, headers={"Retry-After": "120"})
     async with receiving(answers=[answer]) as receiver, Client(LOOPBACK) as client:
         response = await post(client, receiver)
@@ -97,7 +97,7 @@ async def test_a_redirect_is_not_followed(status: int) -> None:
     ],
     ids=["chunked", "last", "informational", "no length", "1.0", "1.0 length", "drip"],
 )
-async def test_a_body_may_come_in_any_form_that_http_knows(answer: Reply | Raw | Drip) -> None:
+async def test_a_body_may_have_any_framing_of_http_1(answer: Reply | Raw | Drip) -> None:
     async with receiving(answers=[answer]) as receiver, Client(LOOPBACK) as client:
         first = await post(client, receiver)
         second = await post(client, receiver)
@@ -107,8 +107,8 @@ async def test_a_body_may_come_in_any_form_that_http_knows(answer: Reply | Raw |
     assert len(receiver.requests) == 2
 
 
-async def test_a_large_body_is_cut_and_its_connection_closed() -> None:
-    """Reading the rest would cost what the limit was to save."""
+async def test_a_large_body_is_truncated_and_its_connection_closed() -> None:
+    """Reading the rest would defeat the limit."""
     answers = [Reply(200, b"a" * 10_000_000), Reply(200, b"b")]
     async with receiving(answers=answers) as receiver, Client(LOOPBACK) as client:
         response = await post(client, receiver)
@@ -121,7 +121,7 @@ async def test_a_large_body_is_cut_and_its_connection_closed() -> None:
     assert receiver.opened_count == 2
 
 
-async def test_a_body_of_exactly_the_limit_is_whole() -> None:
+async def test_a_body_of_exactly_the_limit_is_complete() -> None:
     async with (
         receiving(answers=[Reply(200, b"a" * 65_536)]) as receiver,
         Client(LOOPBACK) as client,
@@ -133,8 +133,8 @@ async def test_a_body_of_exactly_the_limit_is_whole() -> None:
 
 
 @pytest.mark.parametrize("is_last", [True, False], ids=["closing", "keeping"])
-async def test_an_answer_before_the_request_is_sent_is_taken(is_last: bool) -> None:
-    """A server that refuses a large body does not read it first. The connection is no more use:
+async def test_a_response_before_the_request_is_fully_sent_is_returned(is_last: bool) -> None:
+    """A server that refuses a large body does not read it first. The connection cannot be reused:
     the rest of the body would come before the next request.
     """
     answers = [Early(413, is_last=is_last)]
@@ -145,7 +145,7 @@ async def test_an_answer_before_the_request_is_sent_is_taken(is_last: bool) -> N
     assert response.status == 413
 
 
-async def test_a_large_request_arrives_whole() -> None:
+async def test_a_large_request_arrives_complete() -> None:
     body = bytes(range(256)) * 8_192
     async with receiving() as receiver, Client(LOOPBACK) as client:
         await post(client, receiver, body)
@@ -153,8 +153,8 @@ async def test_a_large_request_arrives_whole() -> None:
     assert receiver.requests[0].body == body
 
 
-async def test_many_requests_at_once_get_each_its_own_answer() -> None:
-    """Answers that change hands would be recorded as another event's."""
+async def test_concurrent_requests_get_their_own_responses() -> None:
+    """A mixed-up response would be recorded for another event."""
 
     def echo(request: Received) -> Reply:
         return Reply(200, request.body)
@@ -179,17 +179,23 @@ async def test_many_requests_at_once_get_each_its_own_answer() -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Hang(), "there was no response in time"),
-        (Raw([b"HTTP/1.1 200 OK\r\nContent-"], is_last=False), "not complete"),
-        (Raw([b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"], is_last=False), "not complete"),
-        (Raw([b"HTTP/1.1 200 OK\r\n\r\nab"], is_last=False), "not complete"),
-        (Raw([b"HTTP/1.1 100 Continue\r\n\r\n"], is_last=False), "not complete"),
-        (Drip(b"x" * 10_000), "not complete"),
+        (Hang(), "while waiting for a response"),
+        (Raw([b"HTTP/1.1 200 OK\r\nContent-"], is_last=False), "before the response was complete"),
+        (
+            Raw([b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"], is_last=False),
+            "before the response was complete",
+        ),
+        (Raw([b"HTTP/1.1 200 OK\r\n\r\nab"], is_last=False), "before the response was complete"),
+        (
+            Raw([b"HTTP/1.1 100 Continue\r\n\r\n"], is_last=False),
+            "before the response was complete",
+        ),
+        (Drip(b"x" * 10_000), "before the response was complete"),
     ],
     ids=["silence", "head", "body", "no length", "continue", "drip"],
 )
-async def test_the_deadline_is_for_the_last_byte(answer: Hang | Raw | Drip, reason: str) -> None:
-    """A server that sends a byte now and then must not hold us for ever."""
+async def test_the_deadline_covers_the_last_byte(answer: Hang | Raw | Drip, reason: str) -> None:
+    """A server that sends a byte now and then must not block a request for ever."""
     loop = asyncio.get_running_loop()
     async with receiving(answers=[answer]) as receiver, Client(LOOPBACK) as client:
         began_at = loop.time()
@@ -203,7 +209,7 @@ async def test_the_deadline_is_for_the_last_byte(answer: Hang | Raw | Drip, reas
     assert len(receiver.requests) == 1
 
 
-async def test_the_deadline_is_for_the_wait_for_a_connection_too() -> None:
+async def test_the_deadline_covers_the_wait_for_a_connection() -> None:
     only_one = Limits(connections_max=1)
     async with (
         receiving(answers=[Hang()]) as receiver,
@@ -220,7 +226,7 @@ async def test_the_deadline_is_for_the_wait_for_a_connection_too() -> None:
         await client.close()
 
 
-async def test_a_turn_comes_when_another_request_has_ended() -> None:
+async def test_a_waiting_request_runs_when_another_has_ended() -> None:
     """The limit on connections makes requests wait; it must not lose one."""
     answer = asyncio.Event()
     async with (
@@ -240,7 +246,7 @@ async def test_a_turn_comes_when_another_request_has_ended() -> None:
     assert receiver.opened_count == 2
 
 
-async def test_an_idle_connection_goes_when_another_origin_needs_its_place() -> None:
+async def test_an_idle_connection_is_dropped_when_another_origin_needs_one() -> None:
     only_two = Limits(connections_max=2)
     async with (
         receiving() as first,
@@ -268,7 +274,7 @@ async def test_an_idle_connection_goes_when_another_origin_needs_its_place() -> 
     ],
     ids=["nothing", "reset", "head", "body", "chunk", "continue"],
 )
-async def test_an_end_before_a_full_response_is_a_failure(answer: Close | Raw) -> None:
+async def test_an_end_before_a_complete_response_is_a_failure(answer: Close | Raw) -> None:
     async with receiving(answers=[answer]) as receiver, Client(LOOPBACK) as client:
         await fail(client, receiver, "closed")
 
@@ -288,7 +294,7 @@ async def test_an_end_before_a_full_response_is_a_failure(answer: Close | Raw) -
     ],
     ids=["smtp", "binary", "html", "upgrade", "headers", "header"],
 )
-async def test_what_is_not_http_is_told_as_such(garbage: bytes) -> None:
+async def test_bytes_that_are_not_http_are_malformed(garbage: bytes) -> None:
     answer = Raw([garbage], is_last=False)
     async with receiving(answers=[answer]) as receiver, Client(LOOPBACK) as client:
         await fail(client, receiver, "malformed")
@@ -298,7 +304,7 @@ async def test_what_is_not_http_is_told_as_such(garbage: bytes) -> None:
 
 
 async def test_a_server_that_greets_first_is_not_http() -> None:
-    """Mail servers do. The greeting must not be taken for the answer."""
+    """Mail servers do. The greeting must not be taken for the response."""
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example ESMTP\r\n")
@@ -314,7 +320,7 @@ async def test_a_server_that_greets_first_is_not_http() -> None:
         assert caught.value.kind in ("closed", "malformed")
 
 
-async def test_a_port_where_nobody_listens_is_told_at_once() -> None:
+async def test_a_closed_port_fails_as_connect() -> None:
     async with receiving() as receiver:
         pass
 
@@ -326,7 +332,7 @@ async def test_a_port_where_nobody_listens_is_told_at_once() -> None:
     assert "127.0.0.1" not in failed.reason
 
 
-async def test_a_name_without_an_address_is_told_as_such() -> None:
+async def test_a_name_without_an_address_fails_as_bad_name() -> None:
     async with Client(LOOPBACK, lookup=knowing({"empty.test": []})) as client:
         unknown = await fail(client, "http://nobody.test/", "bad_name")
         empty = await fail(client, "http://empty.test/", "bad_name")
@@ -335,12 +341,12 @@ async def test_a_name_without_an_address_is_told_as_such() -> None:
     assert "no address" in empty.reason
 
 
-async def test_a_failure_says_its_word_and_its_reason() -> None:
-    assert str(CallFailed("tls", "no agreement")) == "tls: no agreement"
+async def test_a_failure_prints_its_kind_and_reason() -> None:
+    assert str(CallFailed("tls", "handshake failed")) == "tls: handshake failed"
 
 
-async def test_a_cancelled_request_takes_its_connection_along() -> None:
-    """Its answer is still to come, and the next request must not get it."""
+async def test_a_cancelled_request_closes_its_connection() -> None:
+    """Its response is still to come, and the next request must not get it."""
     answer = asyncio.Event()
     answers = [Reply(200, b"first"), Reply(500, b"late", after=answer), Reply(200, b"next")]
     async with (
@@ -363,16 +369,16 @@ async def test_a_cancelled_request_takes_its_connection_along() -> None:
     assert [request.connection for request in receiver.requests] == [1, 1, 2]
 
 
-async def test_a_request_cancelled_as_its_answer_arrives_leaves_a_sound_connection() -> None:
-    """The connection is back by then, perhaps in somebody else's hands."""
+async def test_a_request_cancelled_as_its_response_arrives_keeps_the_connection() -> None:
+    """The connection is back in the pool by then, and perhaps in use again."""
     async with receiving() as receiver, Client(LOOPBACK) as client, asyncio.TaskGroup() as group:
         await post(client, receiver)
         task = spawn(group, post(client, receiver))
         while client.stats().idle_count:
-            await breathe()
+            await next_iteration()
         while not client.stats().idle_count:
-            await breathe()
-        # The answer is there and the task has not been told: it ends either way.
+            await next_iteration()
+        # The response has arrived and the task has not resumed: it ends either way.
         task.cancel()
         await asyncio.wait([task])
 
@@ -389,7 +395,7 @@ async def test_a_request_may_be_cancelled_at_any_moment(turns: int) -> None:
         async with asyncio.TaskGroup() as group:
             task = spawn(group, post(client, url))
             for _ in range(turns):
-                await breathe()
+                await next_iteration()
             task.cancel()
             await asyncio.wait([task])
 
@@ -399,7 +405,7 @@ async def test_a_request_may_be_cancelled_at_any_moment(turns: int) -> None:
     assert [response.status for response in responses] == [200] * 3
 
 
-async def test_a_timeout_of_the_caller_is_the_callers_own() -> None:
+async def test_a_timeout_of_the_caller_is_not_translated() -> None:
     async with receiving(answers=[Hang()]) as receiver, Client(LOOPBACK) as client:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(SHORT):
@@ -413,24 +419,53 @@ async def test_an_injected_header_is_refused_before_anything_is_sent(
     header: tuple[str, str],
 ) -> None:
     async with receiving() as receiver, Client(LOOPBACK) as client:
-        with pytest.raises(BadHeader):
+        with pytest.raises(InvalidInput):
             await client.post(route_to(receiver), [header], BODY, timeout=PATIENCE)
 
     assert receiver.opened_count == 0
 
 
-async def test_closing_fails_what_is_under_way_and_what_comes_later() -> None:
+@pytest.mark.parametrize(
+    ("url", "headers", "field"),
+    [
+        ("ftp://example.com/", [], "url"),
+        ("http://10.0.0.1/", [], "url"),
+        ("http://example.com:81/", [], "url"),
+        ("http://example.com/", [("Host", "x")], "headers.Host"),
+        ("http://example.com/", [("é" * 500, "x")], "headers." + "é" * 100),
+    ],
+)
+async def test_a_route_with_a_bad_url_or_header_is_refused(
+    url: str, headers: list[tuple[str, str]], field: str
+) -> None:
+    """The field names what the user has to correct."""
+    async with Client(Egress(ports=frozenset({80}))) as client:
+        with pytest.raises(InvalidInput) as refused:
+            client.prepare(url, headers)
+
+    assert refused.value.field == field
+
+
+async def test_headers_are_checked_without_a_url() -> None:
+    """A change of headers alone must be refused before it is stored."""
+    async with Client(Egress()) as client:
+        client.check_headers([("X-Tenant", "7")])
+        with pytest.raises(InvalidInput, match=r"headers\.X-Tenant"):
+            client.check_headers([("X-Tenant", "7\r\n")])
+
+
+async def test_closing_fails_requests_in_progress_and_later_ones() -> None:
     async with (
         receiving(answers=[Hang()]) as receiver,
         Client(LOOPBACK) as client,
         asyncio.TaskGroup() as group,
     ):
-        under_way = spawn(group, fail(client, receiver, "closed"))
+        in_progress = spawn(group, fail(client, receiver, "closed"))
         await receiver.wait_for(1)
 
         await client.close()
 
-        await under_way
+        await in_progress
         await fail(client, receiver, "closed")
         assert client.stats().open_count == 0
         await receiver.until(lambda: receiver.closed_count == 1)
@@ -443,21 +478,21 @@ async def test_closing_twice_is_harmless() -> None:
         await client.close()
 
 
-async def test_a_request_that_is_still_connecting_when_the_client_closes_leaves_nothing() -> None:
+async def test_closing_during_connect_leaves_no_connection() -> None:
     async with receiving(answers=[Hang()]) as receiver:
         async with asyncio.TaskGroup() as group:
             for turns in range(12):
                 client = Client(LOOPBACK)
                 spawn(group, fail(client, receiver, "closed"))
                 for _ in range(turns):
-                    await breathe()
+                    await next_iteration()
                 await client.close()
                 assert client.stats().open_count == 0
 
         await receiver.until(lambda: receiver.opened_count == receiver.closed_count)
 
 
-async def test_the_figures_tell_what_is_open_and_what_was_done() -> None:
+async def test_stats_count_connections_and_retries() -> None:
     async with receiving(answers=[200, Close(), 200]) as receiver, Client(LOOPBACK) as client:
         await post(client, receiver)
         await post(client, receiver)

@@ -1,4 +1,4 @@
-"""Which addresses may be reached, one case for each that we know to be tricky."""
+"""Egress rules: which addresses are allowed, with one case for each known trick."""
 
 from collections.abc import Iterator
 from ipaddress import (
@@ -16,7 +16,7 @@ from penstock.integrations.http_client import Egress, EgressRefused
 from penstock.integrations.http_client.egress import IPV4_RESERVED, IPV6_RESERVED
 from tests.integrations.http_client.vectors import ALLOWED_ADDRESSES, REFUSED_ADDRESSES
 
-# Python calls these global, in one release or another, and we refuse them all the same.
+# Python calls these global, in one release or another; the table refuses them.
 STRICTER = [
     ip_network(text)
     for text in (
@@ -47,13 +47,13 @@ def test_an_address_that_is_not_public_is_refused(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ALLOWED_ADDRESSES)
-def test_a_public_address_is_let_through(address: str) -> None:
-    """A guard that refuses everything is safe and useless."""
+def test_a_public_address_is_allowed(address: str) -> None:
+    """A rule that refuses everything is safe and useless."""
     Egress().check(address)
 
 
 def test_the_refusal_does_not_repeat_the_address() -> None:
-    """It is shown to who configured the name, and our DNS is none of their business."""
+    """Users see the text, and must not learn what internal DNS returns."""
     with pytest.raises(EgressRefused) as refused:
         Egress().check("10.20.30.40")
 
@@ -70,7 +70,7 @@ def edges() -> Iterator[str]:
 
 
 def agrees_with_python(text: str) -> None:
-    """Assert that nothing passes that Python calls special, nor is refused without our knowing."""
+    """Assert that nothing passes that Python calls special, nor is refused without being listed."""
     address = ip_address(text)
     if not is_refused(text):
         assert address.is_global
@@ -109,7 +109,7 @@ def test_the_table_agrees_with_pythons_anywhere(address: object) -> None:
     ],
 )
 def test_the_operator_may_allow_a_network(allow: str, address: str) -> None:
-    """A receiver in the same cluster is no attack if the operator says so."""
+    """A receiver in the same cluster may be intended."""
     assert is_refused(address)
     assert not is_refused(address, Egress([ip_network(allow)]))
 
@@ -131,18 +131,18 @@ def test_the_operator_may_allow_a_network(allow: str, address: str) -> None:
         ("127.0.0.0/8", "::1"),
     ],
 )
-def test_what_is_allowed_opens_nothing_else(allow: str, address: str) -> None:
-    """A gateway to IPv4 that was opened must not lead around the table of IPv4."""
+def test_an_allowed_network_allows_nothing_else(allow: str, address: str) -> None:
+    """An allowed gateway to IPv4 must not bypass the table of IPv4."""
     assert is_refused(address, Egress([ip_network(allow)]))
 
 
-def test_both_halves_open_a_private_address_behind_nat64() -> None:
+def test_a_private_address_behind_nat64_needs_both_networks() -> None:
     both = Egress([ip_network("64:ff9b::/96"), ip_network("10.0.0.0/8")])
 
     assert not is_refused("64:ff9b::10.0.0.1", both)
 
 
-def test_other_ports_are_refused_where_some_are_named() -> None:
+def test_a_list_of_ports_refuses_all_others() -> None:
     egress = Egress(ports=frozenset({443, 8443}))
 
     egress.check_port(443)

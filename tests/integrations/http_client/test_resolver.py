@@ -1,4 +1,4 @@
-"""Names: every address is checked, and the connection goes where the check was made."""
+"""Name resolution: every address is checked, and the connection goes to a checked one."""
 
 import asyncio
 import threading
@@ -9,15 +9,14 @@ from ipaddress import ip_network
 import pytest
 
 from penstock.base.aio import spawn
-from penstock.base.errors import CallFailed
+from penstock.base.errors import CallFailed, InvalidInput
 from penstock.integrations.http_client import (
-    BadTarget,
     Client,
     Egress,
     Limits,
-    parse_target,
+    parse_url,
 )
-from penstock.integrations.http_client.connect import _check_peer
+from penstock.integrations.http_client.connection import _check_peer
 from penstock.integrations.http_client.resolver import Resolver, look_up
 from tests.integrations.http_client.scene import LOOPBACK, fail, knowing, post
 from tests.integrations.http_client.vectors import REFUSED_HOSTS
@@ -29,7 +28,7 @@ TTL = timedelta(minutes=1)
 
 
 class Changing:
-    """A name server whose answers change from question to question, as an attacker's do."""
+    """A name server whose answers change with each query, as an attacker's do."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
         self.answers = list(answers)
@@ -41,7 +40,7 @@ class Changing:
 
 
 class Slow:
-    """A name server that answers when it is told to."""
+    """A name server that answers on demand."""
 
     def __init__(self) -> None:
         self.may_answer = threading.Event()
@@ -54,11 +53,11 @@ class Slow:
 
 
 @pytest.mark.parametrize("host", REFUSED_HOSTS)
-async def test_no_host_leads_to_our_own_network(host: str) -> None:
-    """Each is put into a URL as it is, in front of a server that would be glad to answer."""
+async def test_no_host_reaches_the_internal_network(host: str) -> None:
+    """Each is put into a URL unchanged, and a server listens on loopback."""
     everything_is_here = Changing(["127.0.0.1"])
     async with receiving() as receiver, Client(Egress(), lookup=everything_is_here) as client:
-        with pytest.raises((BadTarget, CallFailed)) as refused:
+        with pytest.raises((InvalidInput, CallFailed)) as refused:
             await post(client, f"http://{host}:{receiver.port}/")
 
     if isinstance(refused.value, CallFailed):
@@ -66,8 +65,8 @@ async def test_no_host_leads_to_our_own_network(host: str) -> None:
     assert receiver.opened_count == 0
 
 
-async def test_a_name_that_is_rebound_is_refused_when_it_is_asked_for_again() -> None:
-    """First it leads where it may, then to our own network: each answer is checked."""
+async def test_a_rebound_name_is_refused_at_the_next_lookup() -> None:
+    """First an allowed address, then an internal one: every answer is checked."""
     rebinding = Changing(["127.0.0.2"], ["127.0.0.1"])
     async with (
         receiving(host="127.0.0.2") as public,
@@ -84,7 +83,7 @@ async def test_a_name_that_is_rebound_is_refused_when_it_is_asked_for_again() ->
 
 
 async def test_the_connection_goes_to_the_address_that_was_checked() -> None:
-    """Between check and connection the name is not asked for again: that is the whole trick."""
+    """The name is not resolved again between the check and the connection."""
     rebinding = Changing(["127.0.0.2"], ["127.0.0.1"])
     everywhere = Egress([ip_network("127.0.0.0/8")])
     async with (
@@ -99,8 +98,8 @@ async def test_the_connection_goes_to_the_address_that_was_checked() -> None:
     assert checked.requests[0].headers["host"] == f"rebind.test:{checked.port}"
 
 
-async def test_a_kept_connection_stays_with_its_address() -> None:
-    """Whatever DNS says by now, this one was checked."""
+async def test_a_reused_connection_keeps_its_address() -> None:
+    """Its address was checked, whatever DNS answers now."""
     rebinding = Changing(["127.0.0.2"], ["127.0.0.1"])
     limits = Limits(lookup_ttl=timedelta(0))
     async with (
@@ -127,8 +126,8 @@ async def test_a_kept_connection_stays_with_its_address() -> None:
         ["127.0.0.2"] * 20 + ["127.0.0.1"],
     ],
 )
-async def test_one_bad_address_is_enough_to_refuse_a_name(addresses: Sequence[str]) -> None:
-    """Public and internal at once is what rebinding looks like."""
+async def test_one_refused_address_is_enough_to_refuse_a_name(addresses: Sequence[str]) -> None:
+    """Public and internal addresses together are a sign of DNS rebinding."""
     lookup = knowing({"mixed.test": addresses})
     async with (
         receiving(host="127.0.0.2") as receiver,
@@ -140,7 +139,7 @@ async def test_one_bad_address_is_enough_to_refuse_a_name(addresses: Sequence[st
     assert not any(address in failed.reason for address in addresses)
 
 
-async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
+async def test_the_next_address_is_tried_when_one_fails() -> None:
     lookup = knowing({"several.test": ["127.0.0.3", "127.0.0.4", "127.0.0.2"]})
     async with (
         receiving(host="127.0.0.2") as receiver,
@@ -159,8 +158,8 @@ async def test_only_a_few_addresses_are_tried() -> None:
     assert receiver.opened_count == 0
 
 
-def test_a_connection_that_ends_up_elsewhere_is_refused() -> None:
-    """The loop is trusted to connect where it is told, and asked all the same."""
+def test_a_connection_to_another_peer_is_refused() -> None:
+    """The peer address of the socket is compared with the checked one."""
     transport = asyncio.Transport({"peername": ("127.0.0.1", 80)})
 
     _check_peer(transport, "127.0.0.1")
@@ -170,8 +169,8 @@ def test_a_connection_that_ends_up_elsewhere_is_refused() -> None:
         _check_peer(asyncio.Transport({}), "127.0.0.1")
 
 
-async def test_a_port_that_is_not_open_is_refused_at_the_last_moment_too() -> None:
-    """A subscription may be older than the rule."""
+async def test_a_port_that_is_not_allowed_is_refused_when_connecting() -> None:
+    """A URL may have been stored before the rule was set."""
     async with receiving() as receiver:
         egress = Egress(LOOPBACK.allow, ports=frozenset({443}))
         async with Client(egress) as client:
@@ -180,8 +179,8 @@ async def test_a_port_that_is_not_open_is_refused_at_the_last_moment_too() -> No
     assert receiver.opened_count == 0
 
 
-async def test_a_burst_to_one_name_asks_once() -> None:
-    """Ten thousand requests a second must not become as many questions."""
+async def test_a_burst_to_one_name_makes_one_lookup() -> None:
+    """Ten thousand requests a second must not become as many queries."""
     slow = Slow()
     async with (
         receiving() as receiver,
@@ -196,7 +195,7 @@ async def test_a_burst_to_one_name_asks_once() -> None:
     assert slow.asked == ["slow.test"]
 
 
-async def test_a_name_server_that_does_not_answer_costs_only_the_time_allowed() -> None:
+async def test_the_deadline_covers_the_lookup() -> None:
     slow = Slow()
     async with receiving() as receiver, Client(LOOPBACK, lookup=slow) as client:
         url = receiver.url_of("slow.test")
@@ -206,13 +205,13 @@ async def test_a_name_server_that_does_not_answer_costs_only_the_time_allowed() 
 
         assert "looking up the name" in failed.reason
         assert slow.asked == ["slow.test"]
-        # The answer that comes after all serves those who come next.
+        # The late answer serves later requests.
         slow.may_answer.set()
         assert (await post(client, url)).status == 200
         assert slow.asked == ["slow.test"]
 
 
-async def test_closing_answers_those_who_wait_for_a_name() -> None:
+async def test_closing_fails_pending_lookups() -> None:
     slow = Slow()
     async with Client(LOOPBACK, lookup=slow) as client, asyncio.TaskGroup() as group:
         waiting = [
@@ -227,7 +226,7 @@ async def test_closing_answers_those_who_wait_for_a_name() -> None:
         slow.may_answer.set()
 
 
-async def test_an_unknown_name_is_not_asked_for_again_at_once() -> None:
+async def test_a_failed_lookup_is_cached_briefly() -> None:
     asked: list[str] = []
 
     def look_up_nothing(host: str) -> Sequence[str]:
@@ -242,7 +241,7 @@ async def test_an_unknown_name_is_not_asked_for_again_at_once() -> None:
     assert asked == ["nobody.test"]
 
 
-async def test_a_failure_of_a_lookup_that_nobody_expects_is_not_hidden() -> None:
+async def test_an_unexpected_exception_of_a_lookup_is_raised() -> None:
     def broken(host: str) -> Sequence[str]:
         raise ZeroDivisionError(host)
 
@@ -251,20 +250,20 @@ async def test_a_failure_of_a_lookup_that_nobody_expects_is_not_hidden() -> None
             await post(client, "http://nobody.test/")
 
 
-async def test_names_that_strangers_make_up_do_not_pile_up() -> None:
+async def test_the_cache_of_names_is_limited() -> None:
     lookup = Changing(["127.0.0.1"])
-    resolver = Resolver(LOOPBACK, ttl=TTL, lookup=lookup, remembered_max=5)
+    resolver = Resolver(LOOPBACK, ttl=TTL, lookup=lookup, cached_max=5)
     until = asyncio.get_running_loop().time() + PATIENCE
 
     for number in range(20):
-        await resolver.resolve(parse_target(f"http://{number}.test/"), until=until)
+        await resolver.resolve(parse_url(f"http://{number}.test/"), until=until)
     resolver.close()
 
-    assert list(resolver._remembered) == [f"{number}.test" for number in range(15, 20)]
+    assert list(resolver._cache) == [f"{number}.test" for number in range(15, 20)]
 
 
 async def test_the_systems_resolver_knows_localhost() -> None:
-    """And so `localhost` is refused where it belongs: by its address."""
+    """`localhost` is refused by its address."""
     addresses = look_up("localhost")
 
     assert set(addresses) <= {"127.0.0.1", "::1"}

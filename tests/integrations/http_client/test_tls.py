@@ -1,4 +1,4 @@
-"""TLS: the certificate must be the host's, whatever the address it was found at."""
+"""TLS: the certificate must be valid for the host name, whatever its address."""
 
 import asyncio
 import ssl
@@ -20,7 +20,7 @@ def authority() -> trustme.CA:
 
 @pytest.fixture
 def served(authority: trustme.CA) -> ssl.SSLContext:
-    """What a server of hook.test presents."""
+    """Return the context of a server for hook.test."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("hook.test", "127.0.0.1").configure_cert(context)
     return context
@@ -28,7 +28,7 @@ def served(authority: trustme.CA) -> ssl.SSLContext:
 
 @pytest.fixture
 def trusted(authority: trustme.CA) -> ssl.SSLContext:
-    """What a client has that knows the authority."""
+    """Return the context of a client that trusts the authority."""
     context = ssl.create_default_context()
     authority.configure_trust(context)
     return context
@@ -37,7 +37,7 @@ def trusted(authority: trustme.CA) -> ssl.SSLContext:
 async def test_a_certificate_of_the_host_is_accepted_and_the_name_is_sent(
     served: ssl.SSLContext, trusted: ssl.SSLContext
 ) -> None:
-    """Servers choose the certificate by the name, though we connect to an address."""
+    """Servers choose the certificate by SNI, though the client connects to an address."""
     async with (
         receiving(answers=[Reply(200, b"x" * 40_000)], tls=served) as receiver,
         Client(LOOPBACK, tls=trusted, lookup=LOOKUP) as client,
@@ -72,7 +72,7 @@ async def test_a_certificate_of_an_unknown_authority_is_refused(served: ssl.SSLC
     ):
         failed = await fail(client, receiver.url_of("hook.test"), "tls")
 
-    assert "certificate is refused" in failed.reason
+    assert "certificate verification failed" in failed.reason
     assert receiver.requests == []
 
 
@@ -85,7 +85,7 @@ async def test_a_certificate_may_be_for_an_address(
     assert response.status == 200
 
 
-async def test_a_server_without_tls_is_told_as_such(trusted: ssl.SSLContext) -> None:
+async def test_a_server_without_tls_fails_as_tls(trusted: ssl.SSLContext) -> None:
     async def speak_plainly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(10)
         writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
@@ -97,10 +97,10 @@ async def test_a_server_without_tls_is_told_as_such(trusted: ssl.SSLContext) -> 
         failed = await fail(client, f"https://127.0.0.1:{port}/", "tls")
 
         assert client.stats().open_count == 0
-    assert "no agreement on TLS" in failed.reason
+    assert "TLS handshake failed" in failed.reason
 
 
-async def test_a_server_that_leaves_in_the_middle_of_tls_is_told_as_such(
+async def test_a_server_that_closes_during_the_handshake_fails_as_tls(
     trusted: ssl.SSLContext,
 ) -> None:
     async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -116,10 +116,10 @@ async def test_a_server_that_leaves_in_the_middle_of_tls_is_told_as_such(
 
 
 @pytest.mark.parametrize("greeting", [b"", b"220 mail.example ESMTP\r\n"], ids=["none", "smtp"])
-async def test_a_server_that_does_not_wait_for_tls_is_told_as_such(
+async def test_a_server_that_closes_or_greets_before_the_handshake_fails_as_tls(
     greeting: bytes, trusted: ssl.SSLContext
 ) -> None:
-    """What it does may come before or after we begin; each time it is the same failure."""
+    """The data may arrive before or after the handshake begins; the failure is the same."""
 
     def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(greeting)
@@ -134,7 +134,7 @@ async def test_a_server_that_does_not_wait_for_tls_is_told_as_such(
         assert client.stats().open_count == 0
 
 
-async def test_the_deadline_is_for_tls_too(trusted: ssl.SSLContext) -> None:
+async def test_the_deadline_covers_tls(trusted: ssl.SSLContext) -> None:
     left = asyncio.Event()
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -150,7 +150,7 @@ async def test_the_deadline_is_for_tls_too(trusted: ssl.SSLContext) -> None:
         assert client.stats().open_count == 0
         async with asyncio.timeout(5):
             await left.wait()
-    assert "agreeing on TLS" in failed.reason
+    assert "negotiating TLS" in failed.reason
 
 
 @pytest.mark.parametrize("answer", [Hang(), Close()], ids=["hang", "close"])

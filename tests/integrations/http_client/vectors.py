@@ -1,7 +1,7 @@
-"""The ways to aim a server at its own network that we know of, and addresses that must pass.
+"""Known SSRF tricks in addresses, hosts and URLs, and addresses that must be allowed.
 
-Collected from the IANA registries, RFC 6890 and its successors, and the tricks that are told of
-URL parsers and resolvers; each line is a test case.
+Collected from the IANA registries, RFC 6890 and its successors, and published attacks on URL
+parsers and resolvers; each line is a test case.
 """
 
 # Addresses as a resolver gives them, or as they stand in a URL.
@@ -75,7 +75,7 @@ ALLOWED_ADDRESSES = [
     "::ffff:8.8.8.8", "::ffff:808:808",
 ]  # fmt: skip
 
-# Hosts of a URL that reach us on loopback in one program or another. Names among them resolve to
+# Hosts of a URL that reach loopback in one program or another. Names among them resolve to
 # loopback in the test. None may lead to a connection.
 REFUSED_HOSTS = [
     # An address in its usual spelling.
@@ -93,13 +93,13 @@ REFUSED_HOSTS = [
     "[::ffff:0:127.0.0.1]", "[64:ff9b::127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]",
     "[2001::80ff:fffe]", "[::1%lo]", "[::1%25lo]", "[fe80::1%25eth0]", "[v1.fe80::1]",
     "[127.0.0.1]", "[::1", "::1]", "::1", "[]", "[::1].", "[::1]x", "[localhost]", "[[::1]]",
-    # Names that mean us; in the test all names do.
+    # Names of loopback and internal services; in the test all names resolve to loopback.
     "localhost", "LOCALHOST", "LocalHost", "localhost.", "foo.localhost", "localhost.localdomain",
     "ip6-localhost", "ip6-loopback", "localtest.me", "lvh.me", "127.0.0.1.nip.io",
     "7f000001.nip.io", "127-0-0-1.sslip.io", "metadata.google.internal", "metadata",
     "instance-data", "kubernetes.default.svc", "host.docker.internal", "rebind.network",
     "xn--bcher-kva.example", "_service.example",
-    # Names that are none.
+    # Not valid names.
     "", ".", "..", ".localhost", "localhost..", "a..b", "-a.example", "a-.example",
     f"{'a' * 64}.example", ".".join(["a" * 63] * 4) + ".example",
     # Letters that turn into others: full width, circled, dots of other scripts, soft hyphen.

@@ -6,28 +6,32 @@ from secrets import token_hex
 
 import pytest
 
+from tests.conftest import BROKERS
 from tests.integrations.kafka.scene import Stream
 from tests.kafka_broker import Broker, RealBroker, running_broker
 
 SESSION = token_hex(4)  # A broker that is given may remember others.
 
 _numbers = itertools.count(1)
-_used: set[str] = set()
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Generator[Broker]:
+def broker(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Generator[Broker]:
     """The session's broker; tests that kill one start their own."""
     with running_broker(tmp_path_factory.mktemp("kafka")) as started:
-        _used.add(started.name)
+        pytestconfig.stash[BROKERS].add(started.name)
         yield started
 
 
 @pytest.fixture(scope="session")
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Generator[Broker]:
+def mortal(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Generator[Broker]:
     """A broker that tests kill; each of them revives it."""
     with running_broker(tmp_path_factory.mktemp("mortal"), own=True) as started:
-        _used.add(started.name)
+        pytestconfig.stash[BROKERS].add(started.name)
         yield started
 
 
@@ -49,9 +53,3 @@ def stream(broker: Broker) -> Stream:
 def mortal_stream(mortal: Broker) -> Stream:
     """Topics on a broker that may be killed."""
     return Stream.create(mortal, f"{SESSION}.{next(_numbers)}")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what Kafka was: a mock proves less than the real one."""
-    if _used:
-        terminalreporter.write_line(f"kafka tests ran on {', '.join(sorted(_used))}")

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 
 from penstock.base.log import get_logger
 from penstock.base.meter import Meter
-from penstock.base.settings import settings
+from penstock.base.settings import section, settings
+from penstock.compose.kafka import require_bootstrap
 from penstock.domains.webhooks.accept import accept_messages
+from penstock.domains.webhooks.settings import WebhookSettings
 from penstock.integrations.kafka.consumer import Consumer, Record, Source
 from penstock.postgres.pool import open_pool
 from tests.integrations.kafka.scene import QUICK
@@ -19,7 +21,7 @@ from tests.integrations.kafka.scene import QUICK
 async def main(*, halts: bool) -> None:
     chosen = settings()
     assert chosen.database_url is not None
-    assert chosen.kafka_bootstrap is not None
+    topics = section(WebhookSettings)
     pool = await open_pool(chosen.database_url.get_secret_value(), min_size=1, max_size=2)
 
     async def accept(records: Sequence[Record]) -> list[str | None]:
@@ -30,10 +32,10 @@ async def main(*, halts: bool) -> None:
         return reasons
 
     source = Source(
-        bootstrap=chosen.kafka_bootstrap,
-        topic=chosen.kafka_topic,
-        group=chosen.kafka_group,
-        dead_topic=chosen.kafka_dead_topic,
+        bootstrap=require_bootstrap(),
+        topic=topics.kafka_topic,
+        group=topics.kafka_group,
+        dead_topic=topics.kafka_dead_topic,
         options=QUICK,
     )
     await Consumer(source, accept, log=get_logger(), meter=Meter()).run(asyncio.Event())

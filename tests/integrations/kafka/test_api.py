@@ -2,21 +2,30 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import msgspec
 import pytest
+from confluent_kafka import KafkaException
 from httpx import AsyncClient
 
 from penstock import Penstock
 from penstock.api import create_app
 from penstock.base.aio import alongside
 from penstock.base.errors import BadSetting
-from penstock.base.settings import settings
+from penstock.base.settings import read_once
+from penstock.compose.webhooks import event_consumer
 from penstock.postgres.pool import Pool
 from tests.api.scene import called, problem
 from tests.fault.waiting import until
-from tests.integrations.kafka.scene import PATIENCE, Stream, count_events, until_accepted
+from tests.integrations.kafka.scene import (
+    PARTITIONS,
+    PATIENCE,
+    Stream,
+    count_events,
+    until_accepted,
+)
 from tests.receiver import receiving
 
 
@@ -37,9 +46,9 @@ def publishing_to_mortal(
 def chosen(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> Generator[Stream]:
     for name, value in stream.environment(PENSTOCK_EVENTS_TO="kafka").items():
         monkeypatch.setenv(name, value)
-    settings.cache_clear()
+    read_once.cache_clear()
     yield stream
-    settings.cache_clear()
+    read_once.cache_clear()
 
 
 @asynccontextmanager
@@ -81,7 +90,7 @@ async def test_an_event_that_was_published_is_shown_once_it_was_consumed(
         assert (await client.post("/subscriptions", json=asked)).status_code == 201
         event_id = (await post(client, type="order.paid", data={"amount": 12}))["id"]
         stop = asyncio.Event()
-        async with alongside(app.run_consumer(stop), app.run_worker(stop)):
+        async with alongside(consuming(app, stop), app.run_worker(stop)):
             await until_accepted(db, 1)
             await receiver.wait_for(1)
 
@@ -95,6 +104,33 @@ async def test_an_event_that_was_published_is_shown_once_it_was_consumed(
     assert msgspec.json.decode(receiver.requests[0].body)["data"] == {"amount": 12}
 
 
+@pytest.mark.covers("B3", "B56")
+async def test_events_go_through_events_pending_to_dispatch_workers_unless_set_otherwise(
+    dsn: str, db: Pool, *, publishing: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Producers and consumers of the dispatcher that this replaces have these names configured."""
+    usual = replace(publishing, topic="events.pending", group="dispatch-workers")
+    with suppress(KafkaException):  # A broker that is given may have the topic already.
+        usual.broker.create_topic(usual.topic, PARTITIONS)
+    for name in ("PENSTOCK_KAFKA_TOPIC", "PENSTOCK_KAFKA_GROUP"):
+        monkeypatch.delenv(name)
+    read_once.cache_clear()
+    committed = usual.committed()
+
+    async with calling(dsn) as (app, client):
+        event_id = (await post(client, type="order.paid", data=1))["id"]
+        async with alongside(consuming(app, asyncio.Event())):
+            await until_accepted(db, 1)
+
+            async def is_committed() -> bool:
+                return await asyncio.to_thread(usual.committed) > committed
+
+            await until(is_committed, within=PATIENCE)
+        shown = await client.get(f"/events/{event_id}")
+
+    assert shown.status_code == 200
+
+
 async def test_a_repeat_with_the_same_key_has_the_same_id_and_is_one_event(
     dsn: str, db: Pool, publishing: Stream
 ) -> None:
@@ -102,13 +138,14 @@ async def test_a_repeat_with_the_same_key_has_the_same_id_and_is_one_event(
         headers = {"Idempotency-Key": "k"}
         told = [await post(client, headers, type="t", data=1) for _ in range(2)]
         await post(client, type="last", data=1)
-        async with alongside(app.run_consumer(asyncio.Event())):
+        async with alongside(consuming(app, asyncio.Event())):
             await publishing.until_committed(3)
 
     assert told[0]["id"] == told[1]["id"]
     assert (await count_events(db))[0] == 2
 
 
+@pytest.mark.covers("B3")
 async def test_a_bad_event_is_refused_before_it_is_published(dsn: str, publishing: Stream) -> None:
     async with calling(dsn) as (_, client):
         refused = await client.post("/events", json={"type": "order..", "data": 1})
@@ -147,10 +184,14 @@ async def test_a_consumer_needs_to_know_where_kafka_is(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PENSTOCK_KAFKA_BOOTSTRAP", raising=False)
-    settings.cache_clear()
+    read_once.cache_clear()
     async with Penstock(dsn=dsn) as app:
         with pytest.raises(BadSetting, match="PENSTOCK_KAFKA_BOOTSTRAP"):
-            _ = app.run_consumer(asyncio.Event())
+            event_consumer(app.resources)
+
+
+async def consuming(app: Penstock, stop: asyncio.Event) -> None:
+    await app.run_service(event_consumer(app.resources), stop)
 
 
 async def post(

@@ -8,9 +8,10 @@ from time import monotonic
 import pytest
 
 from penstock.base.errors import DatabaseAway
+from penstock.base.log import get_logger
 from penstock.base.meter import Meter
 from penstock.integrations.kafka.consumer import Record
-from penstock.integrations.kafka.member import BATCH_MAX
+from penstock.integrations.kafka.member import BATCH_MAX, Member
 from tests.fault.waiting import until
 from tests.integrations.kafka.scene import PATIENCE, Stream, Taker, consumer, consuming
 
@@ -19,7 +20,7 @@ def numbered(count: int, *, start: int = 0) -> list[bytes]:
     return [str(number).encode() for number in range(start, start + count)]
 
 
-@pytest.mark.covers("B16", "B56")
+@pytest.mark.covers("B16")
 async def test_messages_come_in_batches_and_in_order(stream: Stream) -> None:
     taker = Taker()
     stream.put(*numbered(100), partition=1)
@@ -30,6 +31,31 @@ async def test_messages_come_in_batches_and_in_order(stream: Stream) -> None:
     assert taker.taken == numbered(100)
     assert len(taker.batches) < 10
     assert stream.committed() == 100
+
+
+@pytest.mark.covers("B16")
+async def test_a_batch_is_waited_for_a_tenth_of_a_second(stream: Stream) -> None:
+    """Longer would delay a single event, shorter would make batches of one."""
+    member = Member(stream.broker.bootstrap, stream.topic, stream.group, log=get_logger())
+    stream.put(b"first", partition=0)
+    while not await member.poll():
+        pass
+
+    began_at = monotonic()
+    nothing = await member.poll()
+    waited = monotonic() - began_at
+    stream.put(*numbered(3), partition=0)
+    batch: list[bytes | None] = []
+    polls = 0
+    while len(batch) < 3:
+        batch += [message.value() for message in await member.poll()]
+        polls += 1
+    await member.leave()
+
+    assert nothing == []
+    assert 0.09 <= waited < 5, "a tenth of a second, on a busy machine"
+    assert batch == numbered(3)
+    assert polls <= 2, "what is there is handed on, though the batch is not full"
 
 
 @pytest.mark.covers("B29", "B71")

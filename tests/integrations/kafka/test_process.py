@@ -41,7 +41,7 @@ def at(stream: Stream, dsn: str) -> dict[str, str]:
     )
 
 
-@pytest.mark.covers("B16", "B29", "B56", "B58")
+@pytest.mark.covers("B29", "B58")
 async def test_events_are_accepted_and_sigterm_ends_it_well(
     dsn: str, db: Pool, *, stream: Stream, tmp_path: Path
 ) -> None:

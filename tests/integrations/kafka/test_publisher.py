@@ -89,7 +89,7 @@ async def test_a_broker_that_is_back_is_used_again(mortal_stream: Stream) -> Non
 async def test_a_message_that_is_too_large_is_the_callers_mistake(stream: Stream) -> None:
     out = publisher(stream, message_max_bytes=2_000)
 
-    with pytest.raises(InvalidInput, match="larger than the broker takes"):
+    with pytest.raises(InvalidInput, match="larger than the broker accepts"):
         await out.publish(None, 3_000 * b"x")
 
     await out.publish(None, b"small")

@@ -9,7 +9,8 @@ from structlog.testing import capture_logs
 
 from penstock.base.errors import CallFailed
 from penstock.base.log import get_logger
-from penstock.base.settings import read_settings
+from penstock.base.settings import read_section
+from penstock.compose.kafka import KafkaSettings
 from penstock.integrations.kafka.options import Options, security_options
 from penstock.integrations.kafka.publisher import Publisher
 from penstock.postgres.pool import Pool
@@ -95,8 +96,12 @@ async def test_the_command_consumes_with_the_account_of_its_settings(
 
 
 def test_the_password_is_not_shown_with_the_settings() -> None:
-    found = read_settings(
-        kafka_tls=True, kafka_username=USERNAME, kafka_password=PASSWORD, kafka_mechanism="PLAIN"
+    found = read_section(
+        KafkaSettings,
+        kafka_tls=True,
+        kafka_username=USERNAME,
+        kafka_password=PASSWORD,
+        kafka_mechanism="PLAIN",
     )
 
     assert PASSWORD not in repr(found)

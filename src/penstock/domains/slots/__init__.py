@@ -1,5 +1,1 @@
-"""Slots: an instant for every event, under capacity, once and for ever."""
-
-from penstock.domains.slots.plug import build
-
-__all__ = ["build"]
+"""Slots: a reserved instant for each caller's event, under a capacity per window of time."""

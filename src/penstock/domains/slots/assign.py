@@ -1,4 +1,4 @@
-"""Give events their slots. The database function does the work; callers of a pool take turns."""
+"""Assign slots to callers' events. The database function decides; one pool is one lock."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -8,28 +8,22 @@ from typing import Literal
 import asyncpg
 from msgspec import Struct
 
-from penstock.base.errors import (
-    InvalidInput,
-    PenstockError,
-    PoolExhausted,
-    SlotConflict,
-    SlotRefused,
-    UnknownPool,
-)
-from penstock.domains.slots.calendar import check_instant
+from penstock.base.errors import InvalidInput, PenstockError, SlotRefused
+from penstock.calendar.instant import check_instant
 from penstock.domains.slots.config import extend
+from penstock.domains.slots.errors import PoolExhausted, SlotConflict, UnknownPool
 from penstock.domains.slots.slot import Slot
 from penstock.postgres.pool import Connection, Row
 from penstock.postgres.statement import statement
 
 ASSIGN = statement(__package__, "assign.sql")
 
-ASSIGN_TIMEOUT = timedelta(minutes=5)  # A reflow of millions makes its pool's callers wait.
-CHUNK = (
-    5_000  # Requests per statement: larger is not faster, and others wait longer for their turn.
-)
+ASSIGN_TIMEOUT = timedelta(minutes=5)  # A reflow of millions of slots holds the pool's lock.
+CHUNK = 5_000  # Requests per statement: larger is not faster, and holds the pool's lock longer.
 EVENT_ID_LENGTH_MAX = 50
-ITEM_PREFIX = "item:"  # Events that are items of lanes; their slots come and go with the items.
+ITEM_PREFIX = (
+    "item:"  # Event ids reserved for items of lanes, whose slots the kernel takes and frees.
+)
 
 Outcome = Literal[
     "assigned", "existing", "conflict", "beyond_horizon", "after_cut_off", "day_full", "exhausted"
@@ -37,14 +31,14 @@ Outcome = Literal[
 
 
 class SlotRequest(Struct, frozen=True, gc=False):
-    """An event that wants a slot at or after an instant."""
+    """A request for a slot at or after an instant, for one caller's event."""
 
     event_id: str
     requested_at: datetime
 
 
 class Assigned(Struct, frozen=True, gc=False):
-    """What became of a request. With a conflict, the slot is the one that the event has."""
+    """The result of a request. With a conflict, `slot` is the event's existing one."""
 
     outcome: Outcome
     slot: Slot | None
@@ -59,7 +53,7 @@ async def assign(
 ) -> Slot:
     """Return the event's slot; the same request again returns the same one.
 
-    Raises SlotConflict, SlotRefused, InvalidInput, UnknownPool or PoolExhausted; then nothing was
+    Raises SlotConflict, SlotRefused, InvalidInput, UnknownPool or PoolExhausted; then nothing is
     booked.
     """
     (assigned,) = await assign_many(db, pool, [request], now=now)
@@ -73,10 +67,10 @@ async def assign_many(
     *,
     now: datetime | None = None,
 ) -> list[Assigned]:
-    """Answer requests in their order; each chunk of them is a transaction, if there is none yet.
+    """Return one result per request, in order; each chunk is a transaction, if none is open.
 
-    Raises UnknownPool, or InvalidInput if one of them is refused by `check`; what became of the
-    others is in their outcomes.
+    Raises UnknownPool, or InvalidInput if `check` rejects one of them. All other results are
+    outcomes.
     """
     for index, request in enumerate(requests):
         try:
@@ -92,9 +86,9 @@ async def assign_many(
 async def assign_chunk(
     db: Connection, pool: str, requests: Sequence[SlotRequest], *, now: datetime | None = None
 ) -> list[Assigned]:
-    """Do as `assign_many` with one chunk of requests that `check` has let pass.
+    """Do as `assign_many` with one chunk of requests that passed `check`.
 
-    A calendar that ends too soon is made longer, and the rest is asked again.
+    If the known opening periods are used up, extend them and repeat the remaining requests.
     """
     answers: dict[int, Assigned] = {}
     left = range(len(requests))
@@ -117,29 +111,29 @@ async def assign_chunk(
 
 
 def check(request: SlotRequest) -> None:
-    """Raise InvalidInput for an event id or a time that cannot be one."""
+    """Raise InvalidInput for an invalid event id or time."""
     if not 1 <= len(request.event_id) <= EVENT_ID_LENGTH_MAX:
         raise InvalidInput("eventId", f"must have 1 to {EVENT_ID_LENGTH_MAX} characters")
     if "\x00" in request.event_id:
         raise InvalidInput("eventId", "holds a NUL character")
     if request.event_id.startswith(ITEM_PREFIX):
-        raise InvalidInput("eventId", f"{ITEM_PREFIX}… belongs to items of lanes")
+        raise InvalidInput("eventId", f"the prefix {ITEM_PREFIX} is reserved for items of lanes")
     check_instant(request.requested_at, "requestedTime")
 
 
 def slot_of(assigned: Assigned, pool: str, request: SlotRequest) -> Slot:
-    """Return the slot of a request that has got one, or raise why it has not."""
+    """Return the slot of a request, or raise why there is none."""
     if assigned.outcome in ("assigned", "existing"):
-        assert assigned.slot is not None, "these outcomes come with a slot"
+        assert assigned.slot is not None, "these outcomes have a slot"
         return assigned.slot
     raise refusal_of(assigned, pool, request)
 
 
 def refusal_of(assigned: Assigned, pool: str, request: SlotRequest) -> PenstockError:
-    """Return why a request got no slot, as an error."""
+    """Return the error for a request that got no slot."""
     match assigned.outcome:
         case "conflict":
-            assert assigned.slot is not None, "a conflict shows the slot that there is"
+            assert assigned.slot is not None, "a conflict has the existing slot"
             return SlotConflict(request.event_id, assigned.slot.shown())
         case "beyond_horizon":
             return InvalidInput("requestedTime", "is beyond the horizon of this config")
@@ -150,7 +144,7 @@ def refusal_of(assigned: Assigned, pool: str, request: SlotRequest) -> PenstockE
 
 
 def _to_assigned(request: SlotRequest, asked: str, row: Row) -> Assigned:
-    # In the order of the statement: by name they would take twice as long.
+    # By position, in the order of the statement: access by name takes twice as long.
     outcome, pool, requested_at, scheduled_at, window_at, position, config_id, created_at = row
     outcome = outcome or "assigned"
     if scheduled_at is None:

@@ -1,7 +1,7 @@
-"""Many requests in one body, a JSON array or one per line, answered each for itself.
+"""Many slot requests in one body, as a JSON array or NDJSON, with one result for each.
 
-Lines are read as they come and booked in chunks; answers go to a file, and out when all is read:
-a client that sends everything before it reads anything would otherwise block us, and we it.
+Lines are booked in chunks while the body is read. Results are spooled to a file and sent after the
+whole body: a client that sends everything before it reads would otherwise cause a deadlock.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import IO
 import msgspec
 
 from penstock.base.aio import meanwhile
-from penstock.base.errors import InvalidInput, UnknownPool
+from penstock.base.errors import InvalidInput
 from penstock.contract.http import ACQUIRE_TIMEOUT, Content, Stream
 from penstock.domains.slots import wire
 from penstock.domains.slots.assign import (
@@ -25,15 +25,16 @@ from penstock.domains.slots.assign import (
     check,
     refusal_of,
 )
+from penstock.domains.slots.errors import UnknownPool
 from penstock.domains.slots.slot import instant_text
 from penstock.postgres.pool import Pool
 
 NDJSON = "application/x-ndjson"
 JSON = "application/json"
 LINES_MAX = 1_000_000
-ARRAY_BYTES_MAX = 32 * 1024 * 1024  # An array is decoded as a whole; longer ones go by lines.
-LINE_BYTES_MAX = 4096  # Ten times what a request can have.
-MEMORY_BYTES_MAX = 8 * 1024 * 1024  # Of answers; more go to the disk.
+ARRAY_BYTES_MAX = 32 * 1024 * 1024  # An array is decoded as a whole; larger batches are NDJSON.
+LINE_BYTES_MAX = 4096  # Ten times the longest valid request.
+MEMORY_BYTES_MAX = 8 * 1024 * 1024  # Of results; more are spooled to disk.
 OUT_BYTES = 256 * 1024
 
 _Numbered = tuple[int, SlotRequest]
@@ -45,8 +46,8 @@ _encoder = msgspec.json.Encoder()
 
 
 async def answer_batch(db: Pool, stream: Stream) -> Content:
-    """Book what the body asks for and return a result for each request, in their order."""
-    # The answer outlives this call: it is closed when it has been sent.
+    """Book the requests of a body and return a result for each, in order."""
+    # Closed by the response: it outlives this call.
     answers = SpooledTemporaryFile(max_size=MEMORY_BYTES_MAX)  # noqa: SIM115
     try:
         if stream.media_type == NDJSON:
@@ -110,7 +111,7 @@ async def _chunks_of_array(chunks: AsyncIterator[bytes]) -> AsyncIterator[_Entri
     try:
         entries = _array.decode(body)
     except msgspec.DecodeError as malformed:
-        raise InvalidInput("body", f"is no JSON array: {malformed}") from malformed
+        raise InvalidInput("body", f"is not a JSON array: {malformed}") from malformed
     except RecursionError as deep:
         raise InvalidInput("body", "is nested too deeply") from deep
     for start in range(0, len(entries), CHUNK):
@@ -119,7 +120,7 @@ async def _chunks_of_array(chunks: AsyncIterator[bytes]) -> AsyncIterator[_Entri
 
 @dataclass(slots=True)
 class _Chunk:
-    """Requests that have been read: those that can be booked, by pool, and what the others get."""
+    """Decoded requests: the valid ones by pool, and the results of the invalid ones."""
 
     first: int
     size: int
@@ -133,7 +134,7 @@ class _Chunk:
 async def _answer_all(
     db: Pool, chunks: AsyncIterator[_Entries], write: Callable[[Iterable[wire.Result]], None]
 ) -> None:
-    """Read, book and write; while the database books one chunk, its neighbours are seen to."""
+    """Read, book and write; decode the next and encode the previous chunk while one is booked."""
 
     def write_and_read(done: _Chunk, entries: _Entries, first: int) -> _Chunk:
         write(_results(done))
@@ -174,7 +175,7 @@ def _decoded(entry: bytes | msgspec.Raw) -> wire.NewSlot:
 
 
 async def _book(db: Pool, chunk: _Chunk) -> None:
-    """Book one chunk; requests of different pools are separate statements."""
+    """Book one chunk, with one statement per pool."""
     for pool, numbered in chunk.by_pool.items():
         try:
             async with db.acquire(timeout=ACQUIRE_TIMEOUT.total_seconds()) as connection:
@@ -186,7 +187,7 @@ async def _book(db: Pool, chunk: _Chunk) -> None:
 
 
 def _results(chunk: _Chunk) -> Iterable[wire.Result]:
-    """Return what became of a chunk's requests, in their order."""
+    """Return the results of a chunk's requests, in order."""
     for pool, booked in chunk.booked.items():
         numbered = chunk.by_pool[pool]
         if isinstance(booked, UnknownPool):

@@ -1,4 +1,4 @@
-"""A pool's rule, in versions: how many per window, how long a window is, and when it is open."""
+"""A pool's rule, in versions: capacity and size of its windows, spacing, horizon, calendar."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -8,8 +8,12 @@ import asyncpg
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from penstock.base.errors import InvalidInput, UnknownPool
-from penstock.domains.slots.calendar import END_AT, Calendar, Period, check, open_periods
+from penstock.base.errors import InvalidInput
+from penstock.calendar.calendar import Calendar
+from penstock.calendar.check import check
+from penstock.calendar.instant import END_AT
+from penstock.calendar.periods import Period, open_periods
+from penstock.domains.slots.errors import UnknownPool
 from penstock.kernel.audit import audit
 from penstock.postgres.pool import Connection, Queries, Row
 from penstock.postgres.statement import statement
@@ -21,7 +25,7 @@ SET_CONFIG = statement(__package__, "set_config.sql")
 CALENDAR_END = statement(__package__, "calendar_end.sql")
 ADD_STRETCHES = statement(__package__, "add_stretches.sql")
 
-DEFAULT = "default"  # The pool that is there after migration, and of a request that names none.
+DEFAULT = "default"  # The pool that migrations create, and of requests that name none.
 NAME_LENGTH_MAX = 128
 MAX_PER_WINDOW = 1_000_000
 WINDOW_MIN = timedelta(milliseconds=1)
@@ -30,9 +34,9 @@ HORIZON = timedelta(days=366)
 HORIZON_MIN = timedelta(days=1)
 HORIZON_MAX = timedelta(days=3660)
 MICROSECOND = timedelta(microseconds=1)
-# Ten years of opening periods are a few thousand rows; they are made longer when they are used up.
+# Ten years of opening periods are a few thousand rows; more are added when they are used up.
 KNOWN_AHEAD = timedelta(days=3653)
-# Slots are counted anew: 1.5 s for a million of them, 4 s if each ends up in a run of its own.
+# Recounts all slots: 1.5 s for a million of them, 4 s if each becomes a run of its own.
 CHANGE_TIMEOUT = timedelta(minutes=10)
 
 Spacing = Literal["even", "random"]
@@ -40,7 +44,7 @@ Spacing = Literal["even", "random"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """One version of a pool's rule. It holds from `effective_at` on, until the next one does."""
+    """One version of a pool's rule, in force from `effective_at` until the next version."""
 
     config_id: int
     pool: str
@@ -84,10 +88,11 @@ async def set_config(  # noqa: PLR0913  One argument per field of a config.
     calendar: Calendar | UnsetType | None = UNSET,
     now: datetime | None = None,
 ) -> Config:
-    """Make a new version, and the pool if it is not there; what is not given stays as it was.
+    """Create a new version, and the pool if it does not exist; omitted fields stay as they were.
 
-    It holds for everybody once this returns. A window's size changes at the next edge of the new
-    windows, everything else at once. A new pool needs capacity and size. Raises InvalidInput.
+    It is in force on all nodes when this returns. A new window size takes effect at the next
+    boundary of the new windows, all else at once. A new pool needs capacity and size. Raises
+    InvalidInput.
     """
     _check_name(pool)
     async with db.transaction():
@@ -136,7 +141,7 @@ async def set_config(  # noqa: PLR0913  One argument per field of a config.
 
 
 async def extend(db: Connection, pool: str) -> bool:
-    """Make a pool's calendar reach further; False when it has none, or has reached its end."""
+    """Add opening periods to a pool; False if it has no calendar, or has them up to 2200."""
     async with db.transaction():
         await db.execute(LOCK_POOL, pool)
         row = await db.fetchrow(CALENDAR_END, pool)
@@ -157,14 +162,14 @@ def _check_name(pool: str) -> None:
 
 
 def _given(before: Config | None, field: str) -> Config:
-    """Return the version before, which a field that is left out is taken from."""
+    """Return the previous version, from which an omitted field is taken."""
     if before is None:
-        raise InvalidInput(field, "is needed for a new config")
+        raise InvalidInput(field, "is required for a new config")
     return before
 
 
 def _check(max_per_window: int, window_size: timedelta) -> None:
-    """Raise InvalidInput, in the names that callers use; the database has the same rules."""
+    """Raise InvalidInput with the names of the REST API; the database has the same rules."""
     if not WINDOW_MIN <= window_size <= WINDOW_MAX:
         raise InvalidInput("windowSize", "must be from a millisecond to a day")
     if not 1 <= max_per_window <= MAX_PER_WINDOW:
@@ -180,12 +185,12 @@ def _check_horizon(horizon: timedelta) -> None:
 
 def _periods(calendar: Calendar, at: datetime) -> list[Period]:
     check(calendar, now=at)
-    # From a day before: a period that is open now has begun earlier.
+    # From a day before, because a period that is open now began earlier.
     return open_periods(calendar, at - timedelta(days=1), min(at + KNOWN_AHEAD, END_AT))
 
 
 def _columns(periods: list[Period] | None) -> tuple[list[Any] | None, ...]:
-    """Return what the database functions take: starts, ends, days and cut-offs."""
+    """Return periods as arguments of the database functions: starts, ends, days, cut-offs."""
     if periods is None:
         return (None, None, None, None)
     return (

@@ -1,11 +1,12 @@
-"""When would so many be through? Reckoned from the runs of taken cells; nothing is booked."""
+"""Forecast the slots of many requests from the runs of taken cells, without booking."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from penstock.base.errors import InvalidInput, PoolExhausted, UnknownPool
-from penstock.domains.slots.calendar import check_instant
+from penstock.base.errors import InvalidInput
+from penstock.calendar.instant import check_instant
 from penstock.domains.slots.config import extend
+from penstock.domains.slots.errors import PoolExhausted, UnknownPool
 from penstock.postgres.pool import Connection
 from penstock.postgres.statement import statement
 
@@ -16,7 +17,7 @@ COUNT_MAX = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The slots that so many requests for one instant would get if they came now."""
+    """The first and last slot that `count` requests for one instant would get now."""
 
     first_at: datetime
     last_at: datetime
@@ -26,9 +27,9 @@ class Forecast:
 async def forecast(
     db: Connection, pool: str, *, count: int, from_at: datetime, now: datetime | None = None
 ) -> Forecast:
-    """Return the first and the last slot, and how many windows are touched.
+    """Return the first and the last slot, and how many windows they use.
 
-    Raises UnknownPool, InvalidInput, or PoolExhausted when there are not so many before 2200.
+    Raises UnknownPool, InvalidInput, or PoolExhausted if there are fewer free slots before 2200.
     """
     if not 1 <= count <= COUNT_MAX:
         raise InvalidInput("count", f"must be from 1 to {COUNT_MAX:,}")

@@ -1,4 +1,4 @@
-"""Slots over REST: the rate limiter's own paths, and what it lacked."""
+"""The REST endpoints of slots, with the paths of the rate limiter that they replace."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,23 +6,24 @@ from datetime import datetime
 import msgspec
 
 from penstock.base.errors import InvalidInput
+from penstock.calendar.instant import END_AT, EPOCH
 from penstock.contract.http import Call, Content, Endpoint, NoParameters, Reply, Stream, endpoint
+from penstock.contract.paging import take_page
 from penstock.domains.slots import batch, inspect, wire
 from penstock.domains.slots.assign import SlotRequest
-from penstock.domains.slots.calendar import END_AT
+from penstock.domains.slots.batcher import SlotBatcher
 from penstock.domains.slots.cancel import cancel
 from penstock.domains.slots.config import list_configs, read_config, set_config
-from penstock.domains.slots.desk import Desk
 from penstock.domains.slots.forecast import forecast
 from penstock.domains.slots.reflow import reflow
-from penstock.domains.slots.slot import BEGINNING, Slot, instant_text
-from penstock.domains.slots.tell import (
-    tell_assigned,
-    tell_config,
-    tell_forecast,
-    tell_move,
-    tell_reflow,
-    tell_slot,
+from penstock.domains.slots.slot import Slot, instant_text
+from penstock.domains.slots.wire import (
+    to_wire_assigned,
+    to_wire_config,
+    to_wire_forecast,
+    to_wire_move,
+    to_wire_reflow,
+    to_wire_slot,
 )
 from penstock.postgres.pool import Pool
 
@@ -31,30 +32,30 @@ BATCH_BYTES_MAX = 512 * 1024 * 1024  # A million lines of the longest requests.
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """The handlers; `desk` is where single requests queue."""
+    """The handlers that share state; `batcher` combines single requests."""
 
     db: Pool
-    desk: Desk
+    batcher: SlotBatcher
 
     async def assign(self, call: Call[NoParameters, wire.NewSlot]) -> wire.Assigned:
-        """Give an event its slot."""
+        """Assign a slot to an event."""
         given = call.body
         request = SlotRequest(given.event_id, given.requested_time)
-        return tell_assigned(await self.desk.assign(given.config_name, request))
+        return to_wire_assigned(await self.batcher.assign(given.config_name, request))
 
     async def assign_batch(self, call: Call[NoParameters, Stream]) -> Content:
-        """Give many events their slots."""
+        """Assign slots to many events."""
         return await batch.answer_batch(self.db, call.body)
 
 
 async def show(call: Call[wire.EventRef, None]) -> wire.Slot:
     """Show an event's slot."""
     async with call.connection() as db:
-        return tell_slot(await inspect.read_slot(db, call.parameters.event_id))
+        return to_wire_slot(await inspect.read_slot(db, call.parameters.event_id))
 
 
 async def remove(call: Call[wire.EventRef, None]) -> None:
-    """Give an event's slot back."""
+    """Cancel an event's slot."""
     async with call.connection() as db:
         await cancel(db, call.parameters.event_id, who=call.who)
 
@@ -67,15 +68,14 @@ async def list_page(call: Call[wire.SlotQuery, None]) -> wire.SlotPage:
         found = await inspect.list_slots(
             db,
             query.config_name,
-            from_at=query.from_ or BEGINNING,
+            from_at=query.from_ or EPOCH,
             until_at=query.until or END_AT,
-            created_from=query.created_from or BEGINNING,
+            created_from=query.created_from or EPOCH,
             after=_place(query.after),
             limit=query.limit + 1,
         )
-    page = found[: query.limit]
-    following = _cursor(page[-1]) if len(found) > query.limit else None
-    return wire.SlotPage(slots=[tell_slot(slot) for slot in page], next=following)
+    page, following = take_page(found, query.limit, _cursor)
+    return wire.SlotPage(slots=[to_wire_slot(slot) for slot in page], next=following)
 
 
 async def list_moves(call: Call[wire.MoveQuery, None]) -> wire.MovePage:
@@ -85,9 +85,8 @@ async def list_moves(call: Call[wire.MoveQuery, None]) -> wire.MovePage:
         found = await inspect.list_moves(
             db, after=int(query.after or 0), reflow_id=query.reflow_id, limit=query.limit + 1
         )
-    page = found[: query.limit]
-    following = str(page[-1].move_id) if len(found) > query.limit else None
-    return wire.MovePage(moves=[tell_move(move) for move in page], next=following)
+    page, following = take_page(found, query.limit, lambda each: each.move_id)
+    return wire.MovePage(moves=[to_wire_move(move) for move in page], next=following)
 
 
 async def show_heat_map(call: Call[wire.HeatMapQuery, None]) -> wire.HeatMap:
@@ -105,42 +104,42 @@ async def show_heat_map(call: Call[wire.HeatMapQuery, None]) -> wire.HeatMap:
 
 
 async def show_forecast(call: Call[NoParameters, wire.NewForecast]) -> wire.Forecast:
-    """Say when so many would be through."""
+    """Return the first and last slot that `count` requests would get."""
     asked = call.body
     async with call.connection() as db:
         found = await forecast(db, asked.config_name, count=asked.count, from_at=asked.from_)
-    return tell_forecast(asked.config_name, asked.count, found)
+    return to_wire_forecast(asked.config_name, asked.count, found)
 
 
-async def lay_out_anew(call: Call[NoParameters, wire.NewReflow]) -> wire.Reflow:
-    """Move a pool's future slots to where its present rule has them."""
+async def start_reflow(call: Call[NoParameters, wire.NewReflow]) -> wire.Reflow:
+    """Reassign a pool's future slots under its present rule."""
     asked = call.body
     async with call.connection() as db:
         done = await reflow(
             db,
             asked.config_name,
-            freeze_until=asked.freeze_until or BEGINNING,
+            freeze_until=asked.freeze_until or EPOCH,
             who=call.who,
             is_dry_run=asked.dry_run,
         )
-    return tell_reflow(asked.config_name, done, is_dry_run=asked.dry_run)
+    return to_wire_reflow(asked.config_name, done, is_dry_run=asked.dry_run)
 
 
 async def show_config(call: Call[wire.ConfigQuery, None]) -> wire.Config:
     """Show the active version of a config."""
     async with call.connection() as db:
-        return tell_config(await read_config(db, call.parameters.name))
+        return to_wire_config(await read_config(db, call.parameters.name))
 
 
 async def list_versions(call: Call[wire.ConfigQuery, None]) -> wire.Configs:
     """Show all versions of a config."""
     async with call.connection() as db:
         found = await list_configs(db, call.parameters.name)
-    return wire.Configs(configs=[tell_config(each) for each in found])
+    return wire.Configs(configs=[to_wire_config(each) for each in found])
 
 
 async def configure(call: Call[NoParameters, wire.NewConfig]) -> Reply[wire.Config]:
-    """Make a new version of a config."""
+    """Create a new version of a config."""
     given = call.body
     async with call.connection() as db:
         made = await set_config(
@@ -153,21 +152,21 @@ async def configure(call: Call[NoParameters, wire.NewConfig]) -> Reply[wire.Conf
             horizon=None if given.horizon is msgspec.UNSET else given.horizon,
             calendar=given.calendar,
         )
-    return Reply(tell_config(made), 201)
+    return Reply(to_wire_config(made), 201)
 
 
 async def flush(_call: Call[NoParameters, None]) -> wire.Flushed:
-    """Say that there is nothing to flush: every assignment reads its rule under the lock."""
+    """Do nothing: every assignment reads the rule under the pool's lock."""
     return wire.Flushed(flushed=0)
 
 
 def endpoints(db: Pool) -> tuple[Endpoint, ...]:
     """Return the table of this domain's endpoints."""
-    api = Api(db, Desk(db))
+    api = Api(db, SlotBatcher(db))
     return (
         endpoint(
             "POST", "/api/v1/slots", api.assign, scope="produce",
-            summary="Give an event a slot",
+            summary="Assign a slot to an event",
         ),
         endpoint(
             "GET", "/api/v1/slots", list_page, scope="read",
@@ -180,46 +179,46 @@ def endpoints(db: Pool) -> tuple[Endpoint, ...]:
                 batch.JSON: (list[wire.NewSlot], list[wire.Result]),
                 batch.NDJSON: (wire.NewSlot, wire.Result),
             },
-            summary="Give up to a million events their slots, each answered for itself",
+            summary="Assign slots to up to a million events, with one result for each",
         ),
         endpoint(
             "POST", "/api/v1/slots/forecast", show_forecast, scope="read",
-            summary="Say when so many would be through, and book nothing",
+            summary="Show when many requests would be scheduled; nothing is booked",
         ),
         endpoint(
-            "POST", "/api/v1/slots/reflow", lay_out_anew, scope="admin",
-            summary="Lay future slots out anew, or count what that would move",
+            "POST", "/api/v1/slots/reflow", start_reflow, scope="admin",
+            summary="Reassign future slots under the present rule; with `dryRun` only count moves",
         ),
         endpoint(
             "GET", "/api/v1/slots/moves", list_moves, scope="read",
-            summary="List what reflows have moved",
+            summary="List the moves of reflows, in the order they were made",
         ),
         endpoint(
             "GET", "/api/v1/slots/heatmap", show_heat_map, scope="read",
-            summary="Show how full a config's windows are over time",
+            summary="Show how full a slot pool is over time",
         ),
         endpoint(
             "GET", "/api/v1/slots/{eventId}", show, scope="read", summary="Show an event's slot"
         ),
         endpoint(
             "DELETE", "/api/v1/slots/{eventId}", remove, scope="produce", statuses=(204,),
-            summary="Give an event's slot back to the next caller",
+            summary="Cancel an event's slot",
         ),
         endpoint(
             "GET", "/admin/rate-limit/config", show_config, scope="admin",
-            summary="Show the active version of a config",
+            summary="Show the active version of a slot pool's config",
         ),
         endpoint(
             "POST", "/admin/rate-limit/config", configure, scope="admin", statuses=(201,),
-            summary="Make a new version of a config",
+            summary="Create a new version of a config, and the slot pool if it does not exist",
         ),
         endpoint(
             "GET", "/admin/rate-limit/config/versions", list_versions, scope="admin",
-            summary="List all versions of a config",
+            summary="List all versions of a config, the newest first",
         ),
         endpoint(
             "POST", "/admin/rate-limit/cache/flush", flush, scope="admin",
-            summary="Do nothing: config changes hold for all nodes at once",
+            summary="Do nothing: there is no cache, and config changes take effect at once",
         ),
     )  # fmt: skip
 
@@ -230,14 +229,14 @@ def _cursor(slot: Slot) -> str:
 
 def _place(cursor: str | None) -> tuple[datetime, int]:
     if cursor is None:
-        return BEGINNING, -1
+        return EPOCH, -1
     window, found, position = cursor.partition("_")
     if not found or not position.isdecimal() or len(position) > 12:
-        raise InvalidInput("after", "is no cursor of ours")
+        raise InvalidInput("after", "is not a valid cursor")
     try:
         window_at = datetime.fromisoformat(window)
     except ValueError:
-        raise InvalidInput("after", "is no cursor of ours") from None
+        raise InvalidInput("after", "is not a valid cursor") from None
     if window_at.tzinfo is None:
-        raise InvalidInput("after", "is no cursor of ours")
+        raise InvalidInput("after", "is not a valid cursor")
     return window_at, int(position)

@@ -1,10 +1,11 @@
-"""See slots: one, a page of them, how full a pool is, and what reflows have moved."""
+"""Read slots: one, a page of them, a heat map of a pool, and the moves of reflows."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from penstock.base.errors import InvalidInput, UnknownPool, UnknownSlot
-from penstock.domains.slots.calendar import check_instant
+from penstock.base.errors import InvalidInput
+from penstock.calendar.instant import check_instant
+from penstock.domains.slots.errors import UnknownPool, UnknownSlot
 from penstock.domains.slots.slot import Slot
 from penstock.postgres.pool import Queries, Row
 from penstock.postgres.statement import statement
@@ -19,7 +20,7 @@ BUCKETS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """A stretch of time: how many slots it has, and how many of them are taken."""
+    """An interval of a heat map: how many slots it has, and how many of them are taken."""
 
     starts_at: datetime
     capacity: int
@@ -28,7 +29,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A slot that a reflow has moved."""
+    """A slot that a reflow moved."""
 
     move_id: int
     reflow_id: int
@@ -57,7 +58,7 @@ async def list_slots(
     after: tuple[datetime, int],
     limit: int,
 ) -> list[Slot]:
-    """Return slots scheduled in [from_at, until_at), by place, behind the place `after`."""
+    """Return slots scheduled in [from_at, until_at), by window and position, after `after`."""
     bounds = {"from": from_at, "until": until_at, "createdFrom": created_from, "after": after[0]}
     for name, at in bounds.items():
         check_instant(at, name)
@@ -66,7 +67,7 @@ async def list_slots(
 
 
 async def list_moves(db: Queries, *, after: int, reflow_id: int | None, limit: int) -> list[Move]:
-    """Return moves in the order they were made, behind the one with the id `after`."""
+    """Return moves in the order they were made, after the one with the id `after`."""
     return [
         Move(**dict(row.items())) for row in await db.fetch(LIST_MOVES, after, reflow_id, limit)
     ]
@@ -75,7 +76,7 @@ async def list_moves(db: Queries, *, after: int, reflow_id: int | None, limit: i
 async def heat_map(
     db: Queries, pool: str, *, from_at: datetime, until_at: datetime, buckets: int
 ) -> list[Bucket]:
-    """Return how full a pool is, in buckets of equal length; past weeks may be left out."""
+    """Return how full a pool is, in buckets of equal length; runs over a week old may be gone."""
     check_instant(from_at, "from")
     check_instant(until_at, "until")
     if until_at <= from_at:

@@ -1,27 +1,27 @@
-"""Lay a pool's future slots out anew after its rule has changed; every move is recorded."""
+"""Reassign a pool's future slots after its rule has changed; every move is recorded."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import asyncpg
 
-from penstock.base.errors import PoolExhausted, UnknownPool
-from penstock.domains.slots.calendar import check_instant
+from penstock.calendar.instant import check_instant
 from penstock.domains.slots.config import extend
+from penstock.domains.slots.errors import PoolExhausted, UnknownPool
 from penstock.kernel.audit import audit
 from penstock.postgres.pool import Connection
 from penstock.postgres.statement import statement
 
 REFLOW = statement(__package__, "reflow.sql")
 
-REFLOW_TIMEOUT = timedelta(minutes=30)  # A million takes half a minute; the pool waits for it.
+REFLOW_TIMEOUT = timedelta(minutes=30)  # A million slots take half a minute, under the pool's lock.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reflow:
-    """What a reflow has moved, or, without a `reflow_id`, would move.
+    """The result of a reflow, or, without a `reflow_id`, of a dry run.
 
-    Slots before `frozen_until` stay; `considered` were looked at.
+    Slots before `frozen_until` stay; `considered` counts the slots after it.
     """
 
     reflow_id: int | None
@@ -42,10 +42,10 @@ async def reflow(
     is_dry_run: bool = True,
     now: datetime | None = None,
 ) -> Reflow:
-    """Give each future slot the first place at or after the time it asked for, in their order.
+    """Move each future slot to the first place at or after its requested time, in slot order.
 
-    All moves are made or none. Raises UnknownPool, InvalidInput, or PoolExhausted when the
-    calendar's end is met.
+    All moves are made, or none. Raises UnknownPool, InvalidInput, or PoolExhausted if a slot has no
+    place before 2200.
     """
     check_instant(freeze_until, "freezeUntil")
     while True:

@@ -1,16 +1,15 @@
-"""A slot: an event's place in a pool's windows, and how it is written for others."""
+"""A slot: the reserved instant of a caller's event in a pool, and its text form."""
 
 from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct, to_builtins
 
-BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)  # Windows are counted from here.
 MILLISECOND = timedelta(milliseconds=1)
 
 
-# gc=False, here and with what holds it: there are a million of them, and never a circle.
+# gc=False, here and in Assigned: batches have a million of them, and they form no cycles.
 class Slot(Struct, frozen=True, kw_only=True, gc=False):
-    """When an event is scheduled. `position` is the place in its window, in microseconds."""
+    """When an event is scheduled. `position` is the offset in its window, in microseconds."""
 
     event_id: str
     pool: str
@@ -23,11 +22,11 @@ class Slot(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def delay_ms(self) -> int:
-        """Return the whole milliseconds between what was asked for and what was given."""
+        """Return the whole milliseconds between the requested and the scheduled time."""
         return (self.scheduled_at - self.requested_at) // MILLISECOND
 
     def shown(self) -> dict[str, object]:
-        """Return what a caller is told of it."""
+        """Return the slot as errors show it."""
         return {
             "eventId": self.event_id,
             "configName": self.pool,
@@ -38,9 +37,9 @@ class Slot(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def instant_text(at: datetime) -> str:
-    """Return an instant as ISO 8601 in UTC, with as many digits as it needs: none, three or six."""
+    """Return an instant as ISO 8601 in UTC, with no, three or six decimals, as needed."""
     if at.tzinfo is not UTC:
         at = at.astimezone(UTC)
-    text: str = to_builtins(at)  # Without digits, or with six; in a fifth of isoformat's time.
+    text: str = to_builtins(at)  # With no or six decimals, five times as fast as isoformat.
     is_short = at.microsecond and at.microsecond % 1000 == 0
     return f"{text[:-4]}Z" if is_short else text

@@ -1,6 +1,6 @@
-"""What goes over HTTP, as types, in the names of the rate limiter's own API.
+"""The types of the REST API, with the field names of the rate limiter that slots replace.
 
-Input refuses unknown fields. A field that is UNSET was not given, which is not the same as null.
+Input rejects unknown fields. UNSET means that a field was omitted, which is not null.
 """
 
 from datetime import datetime, timedelta
@@ -8,20 +8,20 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from penstock.calendar.calendar import Calendar
+from penstock.contract.paging import Limit
+from penstock.domains.slots import config, forecast, inspect, reflow, slot
 from penstock.domains.slots.assign import EVENT_ID_LENGTH_MAX
-from penstock.domains.slots.calendar import Calendar
 from penstock.domains.slots.config import DEFAULT, MAX_PER_WINDOW, NAME_LENGTH_MAX, Spacing
 from penstock.domains.slots.forecast import COUNT_MAX
 from penstock.domains.slots.inspect import BUCKETS_MAX
-
-PAGE_MAX = 1_000  # Enough for any script, and still one short query.
+from penstock.domains.slots.slot import MILLISECOND, instant_text
 
 Instant = Annotated[datetime, Meta(tz=True)]
 InstantText = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 EventId = Annotated[str, Meta(min_length=1, max_length=EVENT_ID_LENGTH_MAX)]
 ConfigName = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
-Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
-Cursor = Annotated[str, Meta(description="The `next` of the page before.", max_length=64)]
+Cursor = Annotated[str, Meta(description="The `next` of the previous page.", max_length=64)]
 
 
 # ------------------------------------------------------------------------------- parameters
@@ -53,7 +53,7 @@ class MoveQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, r
 
 
 class HeatMapQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """Which stretch of time, in how many buckets."""
+    """Which interval, in how many buckets."""
 
     config_name: ConfigName = DEFAULT
     from_: Instant = field(name="from")
@@ -71,7 +71,7 @@ class ConfigQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class NewSlot(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """An event that wants a slot at or after a time."""
+    """A request for a slot at or after a time."""
 
     event_id: EventId
     config_name: ConfigName = DEFAULT
@@ -79,7 +79,7 @@ class NewSlot(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, ren
 
 
 class NewForecast(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """How many would want a slot, from when on."""
+    """How many slots to forecast, from which time on."""
 
     config_name: ConfigName = DEFAULT
     count: Annotated[int, Meta(ge=1, le=COUNT_MAX)]
@@ -87,7 +87,7 @@ class NewForecast(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
 
 class NewReflow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """What to lay out anew. Slots before `freezeUntil`, or before now, stay where they are."""
+    """Which slots to reassign. Slots before `freezeUntil`, or before now, stay."""
 
     config_name: ConfigName = DEFAULT
     freeze_until: Instant | None = None
@@ -95,7 +95,7 @@ class NewReflow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, r
 
 
 class NewConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """A new version of a config; what is left out stays as it is, or is default."""
+    """A new version of a config; omitted fields keep their value, or the default."""
 
     config_name: ConfigName
     max_per_window: Annotated[int, Meta(ge=1, le=MAX_PER_WINDOW)]
@@ -109,7 +109,7 @@ class NewConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, r
 
 
 class Assigned(Struct, frozen=True, kw_only=True, rename="camel"):
-    """When an event is scheduled, and how long after the time that it asked for."""
+    """When an event is scheduled, and how long after the requested time."""
 
     event_id: str
     scheduled_time: InstantText
@@ -117,7 +117,7 @@ class Assigned(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Slot(Struct, frozen=True, kw_only=True, rename="camel"):
-    """All that is known of a slot."""
+    """A slot in full."""
 
     event_id: str
     config_name: str
@@ -130,14 +130,14 @@ class Slot(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SlotPage(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A page of slots by window and place; `next` is the cursor of the page behind it."""
+    """A page of slots by window and position; `next` is the cursor of the following page."""
 
     slots: list[Slot]
     next: str | None
 
 
 class Result(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What became of one request of a batch, by its place in it."""
+    """The result of one request of a batch; `index` is its position in the batch."""
 
     index: int
     outcome: Literal[
@@ -158,7 +158,7 @@ class Result(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tr
 
 
 class Forecast(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The slots that they would get; nothing is booked."""
+    """The slots that the requests would get; nothing is booked."""
 
     config_name: str
     count: int
@@ -168,7 +168,7 @@ class Forecast(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Reflow(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was moved, or, in a dry run, would be."""
+    """What a reflow moved, or, in a dry run, would move."""
 
     config_name: str
     dry_run: bool
@@ -182,7 +182,7 @@ class Reflow(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Move(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A slot that a reflow has moved."""
+    """A slot that a reflow moved."""
 
     reflow_id: int
     event_id: str
@@ -200,7 +200,7 @@ class MovePage(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Bucket(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A stretch of time: slots there are, and slots that are taken."""
+    """An interval of a heat map: its number of slots, and how many are taken."""
 
     start: InstantText
     capacity: int
@@ -238,6 +238,89 @@ class Configs(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Flushed(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Nothing is cached, so there is never anything to flush."""
+    """Always zero: nothing is cached."""
 
     flushed: int
+
+
+# ------------------------------------------------------------------------- from the domain
+
+
+def to_wire_assigned(found: slot.Slot) -> Assigned:
+    """Return the answer to a request for a slot."""
+    return Assigned(
+        event_id=found.event_id,
+        scheduled_time=instant_text(found.scheduled_at),
+        delay_ms=found.delay_ms,
+    )
+
+
+def to_wire_slot(found: slot.Slot) -> Slot:
+    """Return a slot in full."""
+    return Slot(
+        event_id=found.event_id,
+        config_name=found.pool,
+        requested_time=instant_text(found.requested_at),
+        scheduled_time=instant_text(found.scheduled_at),
+        delay_ms=found.delay_ms,
+        window_start=instant_text(found.window_at),
+        config_id=found.config_id,
+        created_at=instant_text(found.created_at),
+    )
+
+
+def to_wire_config(found: config.Config) -> Config:
+    """Return one version of a pool's rule."""
+    return Config(
+        config_id=found.config_id,
+        config_name=found.pool,
+        version=found.version,
+        max_per_window=found.max_per_window,
+        window_size=found.window_size,
+        spacing=found.spacing,
+        horizon=found.horizon,
+        calendar=found.calendar,
+        effective_from=instant_text(found.effective_at),
+        active=found.is_active,
+        created_at=instant_text(found.created_at),
+        created_by=found.created_by,
+    )
+
+
+def to_wire_forecast(pool: str, count: int, found: forecast.Forecast) -> Forecast:
+    """Return a forecast."""
+    return Forecast(
+        config_name=pool,
+        count=count,
+        first=instant_text(found.first_at),
+        last=instant_text(found.last_at),
+        windows_used=found.windows,
+    )
+
+
+def to_wire_reflow(pool: str, done: reflow.Reflow, *, is_dry_run: bool) -> Reflow:
+    """Return the result of a reflow or of its dry run."""
+    delay = done.longest_delay
+    return Reflow(
+        config_name=pool,
+        dry_run=is_dry_run,
+        reflow_id=done.reflow_id,
+        frozen_until=instant_text(done.frozen_until),
+        considered=done.considered,
+        moved=done.moved,
+        last_before=None if done.last_before is None else instant_text(done.last_before),
+        last_after=None if done.last_after is None else instant_text(done.last_after),
+        longest_delay_ms=None if delay is None else delay // MILLISECOND,
+    )
+
+
+def to_wire_move(found: inspect.Move) -> Move:
+    """Return one move of a reflow."""
+    return Move(
+        reflow_id=found.reflow_id,
+        event_id=found.event_id,
+        config_name=found.pool,
+        moved_from=instant_text(found.moved_from),
+        moved_to=instant_text(found.moved_to),
+        moved_at=instant_text(found.moved_at),
+    )

@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 import asyncpg
 
 from penstock.base.coalesce import Coalescer
-from penstock.base.errors import EventConflict, InvalidInput
+from penstock.base.errors import InvalidInput
 from penstock.contract.http import ACQUIRE_TIMEOUT
+from penstock.domains.webhooks.errors import EventConflict
 from penstock.domains.webhooks.event import Accepted, NewEvent
-from penstock.domains.webhooks.message import decode, encode, key_of, with_id
+from penstock.domains.webhooks.kafka_message import decode, encode, key_of, with_id
 from penstock.postgres.pool import Connection, Pool, database_away
 from penstock.postgres.statement import statement
 
@@ -54,7 +55,7 @@ async def accept_events(
     ]
 
 
-class Inbox:
+class EventBatcher:
     """Where single events come in: those that come together are accepted together."""
 
     def __init__(self, pool: Pool) -> None:
@@ -76,7 +77,7 @@ class Inbox:
         return [each for event in events for each in await self._accept([event])]
 
 
-class Relay:
+class KafkaEventSink:
     """Where single events come in when a broker takes them first; they are accepted from there."""
 
     def __init__(self, publish: Publish) -> None:

@@ -1,4 +1,4 @@
-"""One attempt of one delivery: breaker, rest, rate, semaphore; then the POST and a judgement."""
+"""One attempt of one delivery: enter the gate, sign, POST, classify the response."""
 
 import asyncio
 import random
@@ -11,11 +11,17 @@ from time import monotonic, time
 from penstock.base.aio import finish
 from penstock.base.errors import CallFailed
 from penstock.base.log import Logger
-from penstock.domains.webhooks.channel import Channel, Poster
-from penstock.domains.webhooks.judge import DELIVERED, FAILING, Judgement, is_success, judge
-from penstock.domains.webhooks.shelf import Delivery, Reference
+from penstock.domains.webhooks.classify import (
+    DELIVERED,
+    FAILING,
+    Classification,
+    classify,
+    is_success,
+)
+from penstock.domains.webhooks.loader import Delivery, DeliveryRef
+from penstock.domains.webhooks.prepared_subscription import Poster, PreparedSubscription
 from penstock.kernel.item import Dead, Done, Item, Outcome, Retry, Snooze
-from penstock.limits.gate import Gate, Pass, Refusal, Verdict
+from penstock.limits.gate import Gate, Permit, Refusal, Verdict
 
 RESPONSE_BYTES_MAX = (
     16 * 1024
@@ -27,11 +33,11 @@ JITTER = 0.1  # Of a subscription's own schedule, as of the lane's.
 # by more than one.
 LATE_MAX = timedelta(milliseconds=5)
 LATE_TRIES = 3
-# How long to stand at a full gate before coming back by way of the database, which costs as much as
-# a delivery. Who stands there takes a place in the lane, so that it must be a moment only.
-PATIENCE = timedelta(milliseconds=50)
+# The longest wait at a full semaphore before a snooze, which costs as much as a delivery. A waiting
+# delivery occupies a place in the lane, so the wait must be short.
+PERMIT_WAIT_MAX = timedelta(milliseconds=50)
 EARLY_MAX = 0.0005  # Seconds that the loop's timers cannot tell from none.
-LEAVE_GRACE = timedelta(seconds=2)  # To give a slot back although the attempt was cancelled.
+LEAVE_GRACE = timedelta(seconds=2)  # To return a permit although the attempt was cancelled.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,109 +49,121 @@ class Deliver:
     disable: Callable[[int, str], Awaitable[None]]
     log: Logger
 
-    async def __call__(self, item: Item[Delivery | Reference]) -> Outcome:
+    async def __call__(self, item: Item[Delivery | DeliveryRef]) -> Outcome:
         """Deliver once, and say how it ended."""
         delivery = item.payload
-        if isinstance(delivery, Reference):
+        if isinstance(delivery, DeliveryRef):
             return Dead("the event or its subscription is gone")
-        channel = delivery.channel
-        if channel.state != "active":
-            return _put_off(channel)
-        if channel.fault is not None:
-            return self._excuse(channel, channel.fault)
-        passed = await self._enter(channel)
-        if isinstance(passed, Refusal):
-            passed = await self._stand(passed, channel)
-        if isinstance(passed, Refusal):
-            return Snooze(passed.after, passed.reason)
+        subscription = delivery.subscription
+        if subscription.state != "active":
+            return _inactive_outcome(subscription)
+        if subscription.fault is not None:
+            return self._fault_outcome(subscription, subscription.fault)
+        permit = await self._enter(subscription)
+        if isinstance(permit, Refusal):
+            permit = await self._wait_for_permit(permit, subscription)
+        if isinstance(permit, Refusal):
+            return Snooze(permit.after, permit.reason)
         verdict: Verdict = "unknown"
-        rest: timedelta | None = None
+        cooldown: timedelta | None = None
         try:
-            outcome, judgement = await self._post(delivery, attempt=item.attempt)
-            verdict, rest = judgement.verdict, judgement.rest
+            outcome, classification = await self._post(delivery, attempt=item.attempt)
+            verdict, cooldown = classification.verdict, classification.cooldown
         finally:
-            left = self.gate.leave(passed, channel.rules, verdict=verdict, rest=rest)
+            left = self.gate.leave(permit, subscription.rules, verdict=verdict, cooldown=cooldown)
             await (left if verdict != "unknown" else finish(left, within=LEAVE_GRACE))
-        if judgement.fate == "gone":
-            await self.disable(channel.number, "the endpoint answered 410")
+        if classification.disposition == "gone":
+            await self.disable(subscription.number, "the endpoint answered 410")
         return outcome
 
-    async def _enter(self, channel: Channel) -> Pass | Refusal:
-        """Pass the gate and wait for the instant that it has reserved.
+    async def _enter(self, subscription: PreparedSubscription) -> Permit | Refusal:
+        """Enter the gate and wait for the instant that it has reserved.
 
-        Who is held up and comes too late for it stands in line again: late calls of several
-        workers would come in a bunch, and exceed the rate. Not for ever, though: a process that
-        is always late must not stop.
+        A call that is delayed and misses its instant enters again: late calls of several workers
+        would bunch up and exceed the rate. Only LATE_TRIES times: a process that is always late
+        must still deliver.
         """
         tries = 0
         while True:
             asked_at = monotonic()
-            passed = await self.gate.enter(channel.subscription_id, channel.rules)
-            if isinstance(passed, Refusal) or passed.wait <= EARLY_MAX:
-                return passed
-            await self._wait(passed, channel)
-            lateness = monotonic() - asked_at - passed.wait
+            permit = await self.gate.enter(subscription.subscription_id, subscription.rules)
+            if isinstance(permit, Refusal) or permit.wait <= EARLY_MAX:
+                return permit
+            await self._wait(permit, subscription)
+            lateness = monotonic() - asked_at - permit.wait
             if tries == LATE_TRIES or lateness <= LATE_MAX.total_seconds():
-                return passed
+                return permit
             tries += 1
-            await self._let_go(passed, channel)
+            await self._release(permit, subscription)
 
-    async def _stand(self, refused: Refusal, channel: Channel) -> Pass | Refusal:
-        """Stay at a full gate as long as a place should become free in a moment."""
-        patient_until = monotonic() + PATIENCE.total_seconds()
-        while refused.reason == "crowded":
+    async def _wait_for_permit(
+        self, refused: Refusal, subscription: PreparedSubscription
+    ) -> Permit | Refusal:
+        """Wait up to PERMIT_WAIT_MAX at a full semaphore."""
+        wait_until = monotonic() + PERMIT_WAIT_MAX.total_seconds()
+        while refused.reason == "concurrency_limited":
             after = refused.after.total_seconds()
-            if monotonic() + after > patient_until:
+            if monotonic() + after > wait_until:
                 break
             await asyncio.sleep(after)
-            passed = await self._enter(channel)
-            if isinstance(passed, Pass):
-                return passed
-            refused = passed
+            permit = await self._enter(subscription)
+            if isinstance(permit, Permit):
+                return permit
+            refused = permit
         return refused
 
-    async def _wait(self, passed: Pass, channel: Channel) -> None:
+    async def _wait(self, permit: Permit, subscription: PreparedSubscription) -> None:
         try:
-            await asyncio.sleep(passed.wait)
+            await asyncio.sleep(permit.wait)
         except BaseException:
-            await finish(self._let_go(passed, channel), within=LEAVE_GRACE)
+            await finish(self._release(permit, subscription), within=LEAVE_GRACE)
             raise
 
-    async def _let_go(self, passed: Pass, channel: Channel) -> None:
-        await self.gate.leave(passed, channel.rules, verdict="unknown")
+    async def _release(self, permit: Permit, subscription: PreparedSubscription) -> None:
+        await self.gate.leave(permit, subscription.rules, verdict="unknown")
 
-    def _excuse(self, channel: Channel, fault: str) -> Outcome:
+    def _fault_outcome(self, subscription: PreparedSubscription, fault: str) -> Outcome:
         """End what can never be sent; what only this process cannot send waits for its key."""
-        if not channel.is_sealed:
+        if not subscription.is_sealed:
             return Dead(fault)
-        self.log.error("subscription.sealed", subscription_id=channel.subscription_id, reason=fault)
+        self.log.error(
+            "subscription.sealed", subscription_id=subscription.subscription_id, reason=fault
+        )
         return Snooze(PAUSED_FOR, fault)
 
-    async def _post(self, delivery: Delivery, *, attempt: int) -> tuple[Outcome, Judgement]:
-        channel, body = delivery.channel, delivery.body
-        assert channel.signer is not None, "a channel without a fault can sign"
-        lines = channel.signer.headers(delivery.event_id, int(time()), body)
+    async def _post(self, delivery: Delivery, *, attempt: int) -> tuple[Outcome, Classification]:
+        subscription, body = delivery.subscription, delivery.body
+        assert subscription.signer is not None, "a subscription without a fault can sign"
+        lines = subscription.signer.headers(delivery.event_id, int(time()), body)
         try:
-            answer = await self.poster.post(channel.route, lines, body, timeout=channel.timeout)
+            answer = await self.poster.post(
+                subscription.route, lines, body, timeout=subscription.timeout
+            )
         except CallFailed as failed:
-            self._tell(delivery, attempt, reason=failed.kind)
+            self._log_failure(delivery, attempt, reason=failed.kind)
             result = {"error": failed.kind}
-            return _again(str(failed), FAILING, channel, attempt=attempt, result=result), FAILING
+            return _again(
+                str(failed), FAILING, subscription, attempt=attempt, result=result
+            ), FAILING
         if is_success(answer.status):
             return _done(answer.status, answer.body), DELIVERED
         result = _result(answer.status, answer.body)
-        judgement = judge(answer.status, answer.header("retry-after"), now=datetime.now(UTC))
+        classification = classify(
+            answer.status, answer.header("retry-after"), now=datetime.now(UTC)
+        )
         reason = f"HTTP {answer.status}"
-        self._tell(delivery, attempt, reason=reason)
-        if judgement.fate == "again":
-            return _again(reason, judgement, channel, attempt=attempt, result=result), judgement
-        return Dead(reason, result), judgement
+        self._log_failure(delivery, attempt, reason=reason)
+        if classification.disposition == "again":
+            return _again(
+                reason, classification, subscription, attempt=attempt, result=result
+            ), classification
+        return Dead(reason, result), classification
 
-    def _tell(self, delivery: Delivery, attempt: int, *, reason: str) -> None:
+    def _log_failure(self, delivery: Delivery, attempt: int, *, reason: str) -> None:
         self.log.info(
             "delivery.failed",
             event_id=delivery.event_id,
-            subscription_id=delivery.channel.subscription_id,
+            subscription_id=delivery.subscription.subscription_id,
             attempt=attempt,
             reason=reason,
         )
@@ -166,19 +184,24 @@ def _result(status: int, body: bytes) -> dict[str, object]:
     return {"status": status, "response": body[:RESPONSE_BYTES_MAX].decode(errors="replace")}
 
 
-def _put_off(channel: Channel) -> Outcome:
-    if channel.state == "paused":
+def _inactive_outcome(subscription: PreparedSubscription) -> Outcome:
+    if subscription.state == "paused":
         return Snooze(PAUSED_FOR, "the subscription is paused")
-    return Dead(f"the subscription is {channel.state}")
+    return Dead(f"the subscription is {subscription.state}")
 
 
 def _again(
-    reason: str, judgement: Judgement, channel: Channel, *, attempt: int, result: object
+    reason: str,
+    classification: Classification,
+    subscription: PreparedSubscription,
+    *,
+    attempt: int,
+    result: object,
 ) -> Retry:
     """Repeat as the endpoint asks, else by the subscription's schedule, else by the lane's."""
-    schedule = channel.retry_schedule
+    schedule = subscription.retry_schedule
     # "At once" is no wish to be called five times in a moment.
-    after = judgement.rest or None
+    after = classification.cooldown or None
     if schedule is None:
         return Retry(reason, after, result)
     if after is None and attempt <= len(schedule):

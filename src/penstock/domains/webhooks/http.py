@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from penstock.base.errors import InvalidInput
 from penstock.contract.http import Call, Content, Endpoint, NoParameters, Stream, endpoint
+from penstock.contract.paging import read_id, take_page
 from penstock.domains.webhooks import batch, inspect, wire
 from penstock.domains.webhooks.event import Accepted, NewEvent
 from penstock.domains.webhooks.replay import (
@@ -20,30 +21,30 @@ from penstock.domains.webhooks.replay import (
     set_replay,
     start_replay,
 )
+from penstock.domains.webhooks.sample_event import send_test
 from penstock.domains.webhooks.subscription import (
     NewSubscription,
-    Office,
+    SubscriptionService,
     list_subscriptions,
     read_subscription,
 )
-from penstock.domains.webhooks.tell import (
-    tell_accepted,
-    tell_attempt,
-    tell_condition,
-    tell_dry_run,
-    tell_event,
-    tell_event_detail,
-    tell_replay,
-    tell_subscription,
+from penstock.domains.webhooks.wire import (
+    to_wire_accepted,
+    to_wire_attempt,
+    to_wire_dry_run,
+    to_wire_endpoint_status,
+    to_wire_event,
+    to_wire_event_detail,
+    to_wire_replay,
+    to_wire_subscription,
 )
-from penstock.domains.webhooks.trial import send_test
 from penstock.limits.gate import Gate
 from penstock.postgres.pool import Pool
 
 EVENT_BYTES_EXTRA = 4 * 1024  # What stands around the data of an event.
 
 
-class Inbox(Protocol):
+class EventSink(Protocol):
     """Where single events go: into the database, or to a broker on their way there."""
 
     async def accept(self, event: NewEvent) -> Accepted: ...
@@ -54,8 +55,8 @@ class Api:
     """The handlers, with what they share."""
 
     pool: Pool
-    inbox: Inbox
-    office: Office
+    sink: EventSink
+    service: SubscriptionService
     gate: Gate
     data_bytes_max: int
 
@@ -65,7 +66,7 @@ class Api:
         """Accept an event."""
         key = call.headers.get("idempotency-key")
         event = batch.read_event(call.body, data_bytes_max=self.data_bytes_max, key=key)
-        return tell_accepted(await self.inbox.accept(event))
+        return to_wire_accepted(await self.sink.accept(event))
 
     async def accept_batch(self, call: Call[NoParameters, Stream]) -> Content:
         """Accept many events."""
@@ -78,28 +79,28 @@ class Api:
     ) -> wire.CreatedSubscription:
         """Make a subscription."""
         async with call.connection() as db:
-            made, secret = await self.office.create(db, _new(call.body), who=call.who)
-        return wire.CreatedSubscription(subscription=tell_subscription(made), secret=secret)
+            made, secret = await self.service.create(db, _new(call.body), who=call.who)
+        return wire.CreatedSubscription(subscription=to_wire_subscription(made), secret=secret)
 
     async def change(
         self, call: Call[wire.SubscriptionRef, wire.ChangedSubscription]
     ) -> wire.Subscription:
         """Change a subscription."""
         async with call.connection() as db:
-            changed = await self.office.change(
+            changed = await self.service.change(
                 db, call.parameters.id, _changes(call.body), who=call.who
             )
-        return tell_subscription(changed)
+        return to_wire_subscription(changed)
 
     async def remove(self, call: Call[wire.SubscriptionRef, None]) -> None:
         """Delete a subscription."""
         async with call.connection() as db:
-            await self.office.change(db, call.parameters.id, {"state": "deleted"}, who=call.who)
+            await self.service.change(db, call.parameters.id, {"state": "deleted"}, who=call.who)
 
     async def rotate(self, call: Call[wire.SubscriptionRef, wire.NewSecret]) -> wire.Secret:
         """Make a subscription sign with a new secret."""
         async with call.connection() as db:
-            secret = await self.office.rotate_secret(
+            secret = await self.service.rotate_secret(
                 db,
                 call.parameters.id,
                 secret=call.body.secret,
@@ -112,13 +113,15 @@ class Api:
     async def show_keys(self, call: Call[wire.SubscriptionRef, None]) -> wire.PublicKeys:
         """Show with what a subscriber verifies."""
         async with call.connection() as db:
-            return wire.PublicKeys(keys=await self.office.public_keys(db, call.parameters.id))
+            return wire.PublicKeys(keys=await self.service.public_keys(db, call.parameters.id))
 
-    async def show_condition(self, call: Call[wire.SubscriptionRef, None]) -> wire.Condition:
-        """Show how it stands with a subscription's endpoint."""
+    async def show_endpoint_status(
+        self, call: Call[wire.SubscriptionRef, None]
+    ) -> wire.EndpointStatus:
+        """Show breaker, cooldown and calls in progress of a subscription's endpoint."""
         async with call.connection() as db:
             found = await read_subscription(db, call.parameters.id)
-        return tell_condition(await self.gate.inspect(found.id))
+        return to_wire_endpoint_status(await self.gate.inspect(found.id))
 
 
 # ------------------------------------------------------------------------------------ events
@@ -128,7 +131,7 @@ async def show_event(call: Call[wire.EventRef, None]) -> wire.EventDetail:
     """Show an event, its status and its deliveries."""
     async with call.connection() as db:
         event = await inspect.read_event(db, call.parameters.tenant, call.parameters.id)
-        return tell_event_detail(event, await inspect.list_deliveries(db, event))
+        return to_wire_event_detail(event, await inspect.list_deliveries(db, event))
 
 
 async def show_attempts(call: Call[wire.EventRef, None]) -> wire.Attempts:
@@ -136,7 +139,7 @@ async def show_attempts(call: Call[wire.EventRef, None]) -> wire.Attempts:
     async with call.connection() as db:
         event = await inspect.read_event(db, call.parameters.tenant, call.parameters.id)
         found = await inspect.list_attempts(db, event)
-    return wire.Attempts(attempts=[tell_attempt(each) for each in found])
+    return wire.Attempts(attempts=[to_wire_attempt(each) for each in found])
 
 
 async def list_events(call: Call[wire.EventQuery, None]) -> wire.EventPage:
@@ -149,12 +152,11 @@ async def list_events(call: Call[wire.EventQuery, None]) -> wire.EventPage:
             types=None if query.type is None else [query.type],
             from_at=query.from_,
             until_at=query.until,
-            before=None if query.after is None else int(query.after),
+            before=read_id(query.after),
             limit=query.limit + 1,
         )
-    page = found[: query.limit]
-    following = str(page[-1].number) if len(found) > query.limit else None
-    return wire.EventPage(events=[tell_event(each) for each in page], next=following)
+    page, following = take_page(found, query.limit, lambda each: each.number)
+    return wire.EventPage(events=[to_wire_event(each) for each in page], next=following)
 
 
 # ----------------------------------------------------------------------------- subscriptions
@@ -170,29 +172,28 @@ async def list_all(call: Call[wire.SubscriptionQuery, None]) -> wire.Subscriptio
             after=min(int(query.after or 0), 2**31 - 1),
             limit=query.limit + 1,
         )
-    page = found[: query.limit]
-    following = str(page[-1].number) if len(found) > query.limit else None
+    page, following = take_page(found, query.limit, lambda each: each.number)
     return wire.SubscriptionPage(
-        subscriptions=[tell_subscription(each) for each in page], next=following
+        subscriptions=[to_wire_subscription(each) for each in page], next=following
     )
 
 
 async def show(call: Call[wire.SubscriptionRef, None]) -> wire.Subscription:
     """Show a subscription."""
     async with call.connection() as db:
-        return tell_subscription(await read_subscription(db, call.parameters.id))
+        return to_wire_subscription(await read_subscription(db, call.parameters.id))
 
 
 async def try_out(call: Call[wire.SubscriptionRef, None]) -> wire.AcceptedEvent:
     """Send a test event to one subscription."""
     async with call.connection() as db:
-        return tell_accepted(await send_test(db, call.parameters.id))
+        return to_wire_accepted(await send_test(db, call.parameters.id))
 
 
 # ----------------------------------------------------------------------------------- replays
 
 
-async def replay(call: Call[NoParameters, wire.NewReplay]) -> wire.Replay:
+async def replay(call: Call[NoParameters, wire.NewReplay]) -> wire.EventReplay:
     """Send old events again, or only count them."""
     asked = NewReplay(
         subscription_id=call.body.subscription_id,
@@ -204,32 +205,30 @@ async def replay(call: Call[NoParameters, wire.NewReplay]) -> wire.Replay:
     )
     async with call.connection() as db:
         if call.body.dry_run:
-            return tell_dry_run(asked, await count_replay(db, asked))
-        return tell_replay(await start_replay(db, asked, who=call.who))
+            return to_wire_dry_run(asked, await count_replay(db, asked))
+        return to_wire_replay(await start_replay(db, asked, who=call.who))
 
 
-async def show_replay(call: Call[wire.ReplayRef, None]) -> wire.Replay:
+async def show_replay(call: Call[wire.ReplayRef, None]) -> wire.EventReplay:
     """Show how far a replay is."""
     async with call.connection() as db:
-        return tell_replay(await read_replay(db, call.parameters.id))
+        return to_wire_replay(await read_replay(db, call.parameters.id))
 
 
-async def change_replay(call: Call[wire.ReplayRef, wire.ChangedReplay]) -> wire.Replay:
+async def change_replay(call: Call[wire.ReplayRef, wire.ChangedReplay]) -> wire.EventReplay:
     """Pause a replay, let it go on, or end it."""
     async with call.connection() as db:
         changed = await set_replay(db, call.parameters.id, call.body.state, who=call.who)
-    return tell_replay(changed)
+    return to_wire_replay(changed)
 
 
 async def list_all_replays(call: Call[wire.ReplayQuery, None]) -> wire.ReplayPage:
     """Show a page of replays."""
     query = call.parameters
     async with call.connection() as db:
-        before = None if query.after is None else int(query.after)
-        found = await list_replays(db, before=before, limit=query.limit + 1)
-    page = found[: query.limit]
-    following = str(page[-1].id) if len(found) > query.limit else None
-    return wire.ReplayPage(replays=[tell_replay(each) for each in page], next=following)
+        found = await list_replays(db, before=read_id(query.after), limit=query.limit + 1)
+    page, following = take_page(found, query.limit, lambda each: each.id)
+    return wire.ReplayPage(replays=[to_wire_replay(each) for each in page], next=following)
 
 
 def endpoints(api: Api) -> tuple[Endpoint, ...]:
@@ -243,21 +242,30 @@ def endpoints(api: Api) -> tuple[Endpoint, ...]:
         ),
         endpoint(
             "POST", "/events/batch", api.accept_batch, scope="produce",
-            summary="Accept up to 1,000 events, answered each for itself",
+            summary="Accept 1 to 1,000 events in one transaction, with one result for each",
             streams={"application/json": (list[wire.NewEvent], list[wire.Result])},
             body_bytes_max=batch.BODY_BYTES_MAX,
         ),
-        endpoint("GET", "/events", list_events, scope="read", summary="List events, newest first"),
-        endpoint("GET", "/events/{id}", show_event, scope="read", summary="Show an event"),
+        endpoint(
+            "GET", "/events", list_events, scope="read",
+            summary="List a tenant's events, the newest first",
+        ),
+        endpoint(
+            "GET", "/events/{id}", show_event, scope="read",
+            summary="Show an event with its data and its deliveries",
+        ),
         endpoint(
             "GET", "/events/{id}/attempts", show_attempts, scope="read",
-            summary="Show every attempt to deliver an event",
+            summary="Show every attempt to deliver an event, the oldest first",
         ),
         endpoint(
             "POST", "/subscriptions", api.create, scope="admin", statuses=(201,),
-            summary="Make a subscription; its secret is shown once",
+            summary="Create a subscription; its secret is in this response only",
         ),
-        endpoint("GET", "/subscriptions", list_all, scope="read", summary="List subscriptions"),
+        endpoint(
+            "GET", "/subscriptions", list_all, scope="read",
+            summary="List subscriptions, of one tenant or of all",
+        ),
         endpoint("GET", "/subscriptions/{id}", show, scope="read", summary="Show a subscription"),
         endpoint(
             "PATCH", "/subscriptions/{id}", api.change, scope="admin",
@@ -265,33 +273,39 @@ def endpoints(api: Api) -> tuple[Endpoint, ...]:
         ),
         endpoint(
             "DELETE", "/subscriptions/{id}", api.remove, scope="admin", statuses=(204,),
-            summary="Delete a subscription; what is under way to it ends dead",
+            summary="Delete a subscription; its unfinished deliveries end dead",
         ),
         endpoint(
             "POST", "/subscriptions/{id}/secret", api.rotate, scope="admin", statuses=(201,),
-            summary="Rotate a subscription's secret; the one before signs on for a while",
+            summary="Rotate the secret; the new one is in this response only",
         ),
         endpoint(
             "GET", "/subscriptions/{id}/public-keys", api.show_keys, scope="read",
             summary="Show the public keys of a subscription that signs with ed25519",
         ),
         endpoint(
-            "GET", "/subscriptions/{id}/condition", api.show_condition, scope="read",
-            summary="Show breaker, rest and calls under way of a subscription's endpoint",
+            "GET", "/subscriptions/{id}/endpoint-status", api.show_endpoint_status, scope="read",
+            summary="Show breaker, cooldown and calls in progress of a subscription's endpoint",
         ),
         endpoint(
             "POST", "/subscriptions/{id}/test", try_out, scope="admin", statuses=(202,),
-            summary="Send a test event to one subscription",
+            summary="Send an event of the type `penstock.test` to this subscription only",
         ),
         endpoint(
             "POST", "/replays", replay, scope="admin", statuses=(202,),
-            summary="Send old events to a subscription again, or count them",
+            summary="Send old events to a subscription again, or with `dry_run` count them",
         ),
-        endpoint("GET", "/replays", list_all_replays, scope="read", summary="List replays"),
-        endpoint("GET", "/replays/{id}", show_replay, scope="read", summary="Show a replay"),
+        endpoint(
+            "GET", "/replays", list_all_replays, scope="read",
+            summary="List replays of events, the newest first",
+        ),
+        endpoint(
+            "GET", "/replays/{id}", show_replay, scope="read",
+            summary="Show the progress of a replay of events",
+        ),
         endpoint(
             "PATCH", "/replays/{id}", change_replay, scope="admin",
-            summary="Pause a replay, let it go on, or end it",
+            summary="Pause, resume or cancel a replay of events",
         ),
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from penstock.base.errors import UnknownEvent
+from penstock.domains.webhooks.errors import UnknownEvent
 from penstock.kernel.enqueue import check_instant
 from penstock.postgres.pool import Queries, Row
 from penstock.postgres.statement import statement

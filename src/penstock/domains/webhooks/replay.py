@@ -12,8 +12,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penstock.base.errors import InvalidInput, ReplayConflict, UnknownReplay
+from penstock.base.errors import InvalidInput, UnknownReplay
 from penstock.contract.http import ACQUIRE_TIMEOUT
+from penstock.domains.webhooks.errors import ReplayConflict
 from penstock.domains.webhooks.match import check_pattern
 from penstock.domains.webhooks.subscription import read_subscription
 from penstock.kernel.audit import audit
@@ -42,7 +43,7 @@ ReplayState = Literal["running", "paused", "cancelled", "finished"]
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class ReplayReference(Struct, frozen=True):
+class ReplayRef(Struct, frozen=True):
     """A replay item's payload."""
 
     replay: int
@@ -61,7 +62,7 @@ class NewReplay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
+class EventReplay:
     """A replay and how far it is."""
 
     id: int
@@ -79,7 +80,7 @@ class Replay:
     finished_at: datetime | None
 
 
-async def start_replay(db: Connection, new: NewReplay, *, who: str) -> Replay:
+async def start_replay(db: Connection, new: NewReplay, *, who: str) -> EventReplay:
     """Count what the replay is about, and let it begin; it goes on by itself."""
     async with db.transaction():
         replay_no = await _write(db, new, who=who)
@@ -99,22 +100,24 @@ async def count_replay(db: Connection, new: NewReplay) -> int:
         await transaction.rollback()
 
 
-async def read_replay(db: Queries, replay_no: int) -> Replay:
+async def read_replay(db: Queries, replay_no: int) -> EventReplay:
     """Return a replay or raise UnknownReplay."""
     row = await db.fetchrow(READ_REPLAY, replay_no)
     if row is None:
         raise UnknownReplay(replay_no)
-    return Replay(**dict(row.items()))
+    return EventReplay(**dict(row.items()))
 
 
-async def list_replays(db: Queries, *, before: int | None = None, limit: int = 100) -> list[Replay]:
+async def list_replays(
+    db: Queries, *, before: int | None = None, limit: int = 100
+) -> list[EventReplay]:
     """Return a page of replays, the newest first."""
-    return [Replay(**dict(row.items())) for row in await db.fetch(LIST_REPLAYS, before, limit)]
+    return [EventReplay(**dict(row.items())) for row in await db.fetch(LIST_REPLAYS, before, limit)]
 
 
 async def set_replay(
     db: Connection, replay_no: int, state: Literal["running", "paused", "cancelled"], *, who: str
-) -> Replay:
+) -> EventReplay:
     """Pause a replay, let it go on, or end it; a repeat is harmless. Raises ReplayConflict."""
     async with db.transaction():
         found = await read_replay(db, replay_no)
@@ -134,7 +137,7 @@ class Step:
 
     pool: Pool
 
-    async def __call__(self, item: Item[ReplayReference]) -> Outcome:
+    async def __call__(self, item: Item[ReplayRef]) -> Outcome:
         """Go on for a while; what is left is for the next attempt."""
         until = monotonic() + TURN.total_seconds()
         while monotonic() < until:
@@ -174,4 +177,4 @@ async def _write(db: Connection, new: NewReplay, *, who: str) -> int:
 
 
 async def _enqueue(db: Connection, replay_no: int) -> None:
-    await enqueue(db, LANE, NewItem(payload=ReplayReference(replay_no)))
+    await enqueue(db, LANE, NewItem(payload=ReplayRef(replay_no)))

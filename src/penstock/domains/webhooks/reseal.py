@@ -6,7 +6,7 @@ from typing import LiteralString
 
 from penstock.base.errors import SealBroken
 from penstock.base.vault import MARK_BYTES, Vault
-from penstock.domains.webhooks.channel import headers_of, secret_of
+from penstock.domains.webhooks.prepared_subscription import headers_of, secret_of
 from penstock.kernel.audit import audit
 from penstock.postgres.pool import Connection, Queries, Row
 from penstock.postgres.statement import statement

@@ -13,12 +13,13 @@ from typing import Any, Literal
 import asyncpg
 import msgspec
 
-from penstock.base.errors import InvalidInput, UnknownSubscription
+from penstock.base.errors import InvalidInput
 from penstock.base.vault import Vault
 from penstock.contract.http import ACQUIRE_TIMEOUT
-from penstock.domains.webhooks.channel import Poster, headers_of, secret_of
+from penstock.domains.webhooks.errors import UnknownSubscription
 from penstock.domains.webhooks.event import DEFAULT_TENANT, TENANT_LENGTH_MAX
 from penstock.domains.webhooks.match import check_pattern, compile_filter, decode_filter
+from penstock.domains.webhooks.prepared_subscription import Poster, headers_of, secret_of
 from penstock.domains.webhooks.secret import (
     Ed25519Secret,
     Profile,
@@ -105,7 +106,7 @@ class NewSubscription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Office:
+class SubscriptionService:
     """Where subscriptions are kept: the vault seals their secrets, the poster knows its URLs."""
 
     vault: Vault

@@ -1,16 +1,19 @@
 """What goes over HTTP, as types. Input refuses unknown fields; UNSET was not given, unlike null."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
+from penstock.contract.paging import Limit
+from penstock.domains.webhooks import event, inspect, replay, subscription
+from penstock.domains.webhooks.errors import EventConflict
 from penstock.domains.webhooks.event import DEFAULT_TENANT, EVENT_ID, TENANT_LENGTH_MAX
 from penstock.domains.webhooks.replay import ReplayState, Which
 from penstock.domains.webhooks.secret import Profile, Scheme
 from penstock.domains.webhooks.subscription import CONCURRENCY, RATE_LIMIT, State
+from penstock.limits import gate
 
-PAGE_MAX = 1_000  # Enough for any script, and still one short query.
 BATCH_MAX = 1_000
 
 Instant = Annotated[datetime, Meta(tz=True)]
@@ -19,7 +22,6 @@ EventType = Annotated[str, Meta(min_length=1, max_length=255, examples=["order.p
 Tenant = Annotated[str, Meta(min_length=1, max_length=TENANT_LENGTH_MAX)]
 SubscriptionId = Annotated[str, Meta(min_length=1, max_length=64)]
 ReplayId = Annotated[int, Meta(ge=1, le=2**63 - 1)]
-Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
 Cursor = Annotated[str, Meta(description="The `next` of the page before.", pattern="^[0-9]{1,18}$")]
 Seconds = Annotated[float, Meta(ge=0)]
 Concurrency = Annotated[int, Meta(ge=1, le=10_000)]
@@ -251,13 +253,13 @@ class SubscriptionPage(Struct, frozen=True, kw_only=True):
     next: str | None
 
 
-class Condition(Struct, frozen=True, kw_only=True):
-    """How it stands with an endpoint, as this process sees it, or all that share a Redis."""
+class EndpointStatus(Struct, frozen=True, kw_only=True):
+    """The limits of an endpoint now: those of this process, or of all that share a Redis."""
 
     breaker: Literal["closed", "open", "half_open"]
     failures: int
     open_until: Instant | None
-    resting_until: Instant | None
+    cooldown_until: Instant | None
     calls: int
 
 
@@ -302,7 +304,7 @@ class ChangedReplay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     state: Literal["running", "paused", "cancelled"]
 
 
-class Replay(Struct, frozen=True, kw_only=True):
+class EventReplay(Struct, frozen=True, kw_only=True):
     """A replay and how far it is; of a dry run there is only the count."""
 
     id: str | None
@@ -320,5 +322,149 @@ class Replay(Struct, frozen=True, kw_only=True):
 class ReplayPage(Struct, frozen=True, kw_only=True):
     """A page of replays, the newest first."""
 
-    replays: list[Replay]
+    replays: list[EventReplay]
     next: str | None
+
+
+# ------------------------------------------------------------------------- from the domain
+
+
+def to_wire_accepted(accepted: event.Accepted) -> AcceptedEvent:
+    """Say that an event is kept; raises EventConflict where another one is."""
+    if accepted.outcome == "conflict":
+        raise EventConflict(accepted.event_id)
+    return AcceptedEvent(
+        id=accepted.event_id,
+        is_new=accepted.outcome == "accepted",
+        accepted_at=accepted.accepted_at,
+        deliveries=accepted.deliveries,
+    )
+
+
+def to_wire_event(found: inspect.EventView) -> Event:
+    """Show an event of a list."""
+    return Event(**_event_fields(found))
+
+
+def to_wire_event_detail(
+    found: inspect.EventView, deliveries: list[inspect.DeliveryView]
+) -> EventDetail:
+    """Show one found."""
+    assert found.data is not None, "one event is read with its data"
+    return EventDetail(
+        **_event_fields(found),
+        data=Raw(found.data.encode()),
+        deliveries=[to_wire_delivery(each) for each in deliveries],
+    )
+
+
+def to_wire_delivery(delivery: inspect.DeliveryView) -> Delivery:
+    """Show an event's way to one subscriber."""
+    return Delivery(
+        subscription_id=delivery.subscription_id,
+        item_id=str(delivery.item_id),
+        status=delivery.status,  # pyright: ignore[reportArgumentType]  The database knows no other.
+        attempts=delivery.attempts,
+        next_attempt_at=delivery.next_attempt_at,
+        last_error=delivery.last_error,
+        delivered_at=delivery.delivered_at,
+    )
+
+
+def to_wire_attempt(attempt: inspect.AttemptView) -> Attempt:
+    """Show one try."""
+    return Attempt(
+        subscription_id=attempt.subscription_id,
+        item_id=str(attempt.item_id),
+        attempt_number=attempt.attempt,
+        outcome=attempt.outcome,
+        status_code=attempt.status_code,
+        response_body=attempt.response_body,
+        error=attempt.error,
+        duration_ms=attempt.duration_ms,
+        created_at=attempt.settled_at,
+    )
+
+
+def to_wire_subscription(found: subscription.Subscription) -> Subscription:
+    """Show a subscription."""
+    schedule = found.retry_schedule
+    return Subscription(
+        id=found.id,
+        tenant=found.tenant,
+        url=found.url,
+        event_types=list(found.event_types),
+        filter=NO_FILTER if found.filter is None else Raw(found.filter.encode()),
+        ordering_key=found.ordering_key,
+        description=found.description,
+        state=found.state,
+        state_reason=found.state_reason,
+        profile=found.profile,
+        rate_limit=found.rate_limit,
+        concurrency=found.concurrency,
+        timeout_seconds=found.timeout.total_seconds(),
+        retry_schedule_seconds=(
+            None if schedule is None else [delay.total_seconds() for delay in schedule]
+        ),
+        header_names=list(found.header_names),
+        created_at=found.created_at,
+        updated_at=found.updated_at,
+    )
+
+
+def to_wire_endpoint_status(found: gate.EndpointStatus) -> EndpointStatus:
+    """Show the limits of an endpoint."""
+    return EndpointStatus(
+        breaker=found.breaker,
+        failures=found.failures,
+        open_until=found.open_until,
+        cooldown_until=found.cooldown_until,
+        calls=found.permits_in_use,
+    )
+
+
+def to_wire_replay(found: replay.EventReplay) -> EventReplay:
+    """Show a found."""
+    return EventReplay(
+        id=str(found.id),
+        subscription_id=found.subscription_id,
+        which=found.which,
+        state=found.state,
+        counted=found.counted,
+        replayed=found.replayed,
+        rate=found.rate,
+        created_at=found.created_at,
+        created_by=found.created_by,
+        finished_at=found.finished_at,
+    )
+
+
+def to_wire_dry_run(asked: replay.NewReplay, counted: int) -> EventReplay:
+    """Show what a replay would do."""
+    return EventReplay(
+        id=None,
+        subscription_id=asked.subscription_id,
+        which=asked.which,
+        state="dry_run",
+        counted=counted,
+        replayed=0,
+        rate=asked.rate,
+        created_at=None,
+        created_by=None,
+        finished_at=None,
+    )
+
+
+def _event_fields(found: inspect.EventView) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "tenant": found.tenant,
+        "type": found.type,
+        "source": found.source,
+        "status": found.status,
+        "attempts": found.attempts,
+        "next_attempt_at": found.next_attempt_at,
+        "last_error": found.last_error,
+        "created_at": found.accepted_at,
+        "delivered_at": found.delivered_at,
+    }

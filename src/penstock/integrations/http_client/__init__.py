@@ -1,20 +1,17 @@
-"""POST to URLs that strangers chose: fast, within a deadline, and never to where it must not go.
+"""HTTP/1.1 client for URLs that users configure: GET and POST, egress rules, one deadline per call.
 
-The address that is checked is the address that is connected to. HTTP/1.1 only; no redirects, no
-cookies, no proxies, no decompression.
+It connects to the address that was checked, never to a second lookup of the name. No redirects,
+cookies, proxies or decompression. From Penstock it imports `base.errors` only.
 """
 
 from penstock.integrations.http_client.client import Client, Stats
 from penstock.integrations.http_client.egress import Egress, EgressRefused
-from penstock.integrations.http_client.failure import FailureKind
-from penstock.integrations.http_client.limits import Limits
+from penstock.integrations.http_client.errors import FailureKind
+from penstock.integrations.http_client.pool import Limits, process_limits
+from penstock.integrations.http_client.request import Route, Target, parse_url, prepare_route
 from penstock.integrations.http_client.response import Response
-from penstock.integrations.http_client.route import BadHeader, Route, prepare_route
-from penstock.integrations.http_client.target import BadTarget, Target, parse_target
 
 __all__ = [
-    "BadHeader",
-    "BadTarget",
     "Client",
     "Egress",
     "EgressRefused",
@@ -24,6 +21,7 @@ __all__ = [
     "Route",
     "Stats",
     "Target",
-    "parse_target",
+    "parse_url",
     "prepare_route",
+    "process_limits",
 ]

@@ -1,29 +1,37 @@
-"""The client: take or open a connection, send, and hand back the response or the one exception."""
+"""The client: reuse or open a connection, send a request, return the response or raise."""
 
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Coroutine, Sequence
 from functools import cache
 from time import perf_counter
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from msgspec import Struct
 
-from penstock.integrations.http_client.connect import connect
-from penstock.integrations.http_client.connection import Connection, Stale
-from penstock.integrations.http_client.egress import Egress
-from penstock.integrations.http_client.failure import failure, within
-from penstock.integrations.http_client.keepalive import KeepAlive
-from penstock.integrations.http_client.limits import Limits
+from penstock.base.errors import InvalidInput
+from penstock.integrations.http_client.connection import Connection, Stale, connect
+from penstock.integrations.http_client.egress import Egress, EgressRefused
+from penstock.integrations.http_client.errors import failure, within
+from penstock.integrations.http_client.pool import ConnectionPool, Limits
+from penstock.integrations.http_client.request import (
+    Headers,
+    Route,
+    Target,
+    encode_get,
+    encode_headers,
+    encode_post,
+    parse_url,
+    prepare_route,
+)
 from penstock.integrations.http_client.resolver import Lookup, Resolver, look_up
 from penstock.integrations.http_client.response import Response
-from penstock.integrations.http_client.route import Headers, Route, encode_request
-from penstock.integrations.http_client.target import Target
 
 
 class Stats(Struct, frozen=True, kw_only=True):
-    """What a client has open now, and what it has done since it began."""
+    """Connections now, and totals since the client was created."""
 
     open_count: int
     idle_count: int
@@ -32,10 +40,10 @@ class Stats(Struct, frozen=True, kw_only=True):
 
 
 class Client:
-    """Sends requests of one event loop; `async with` closes it.
+    """Sends requests from one event loop; `async with` closes it.
 
-    How many go to one receiver at once is the caller's business; here, only connections are
-    limited. `tls` replaces the system's certificates, `lookup` its resolver.
+    It limits connections, not requests per server: that is up to the caller. `tls` replaces the
+    system's certificates, `lookup` the system's resolver.
     """
 
     def __init__(
@@ -47,18 +55,19 @@ class Client:
         lookup: Lookup = look_up,
     ) -> None:
         limits = limits or Limits()
+        self._egress = egress
         self._tls = tls or _system_tls()
         self._resolver = Resolver(egress, ttl=limits.lookup_ttl, lookup=lookup)
-        self._kept = KeepAlive(limits)
-        # A turn for each request under way. As there are no more turns than connections, who has
-        # one finds a free connection or an idle one that can go. Counted by hand: a semaphore
-        # takes 2 of a request's 18 µs, and nearly always there is a turn.
-        self._turns = limits.connections_max
-        self._line: deque[asyncio.Future[None]] = deque()
+        self._pool = ConnectionPool(limits)
+        # One permit per request in progress. There are as many permits as connections, so a
+        # request with a permit finds a free connection or an idle one to replace. A counter,
+        # because a semaphore takes 2 of a request's 18 µs, and a permit is nearly always free.
+        self._permits = limits.connections_max
+        self._waiters: deque[asyncio.Future[None]] = deque()
         self._opened_total = 0
         self._retried_total = 0
         self._is_closed = False
-        # Kept, since asyncio asks the system for the process each time before it tells.
+        # Stored, because asyncio.get_running_loop() calls getpid() each time.
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> Self:
@@ -72,87 +81,114 @@ class Client:
     ) -> None:
         await self.close()
 
-    async def post(
-        self, route: Route, headers: Headers, body: bytes, *, timeout: float
-    ) -> Response:
-        """Send `body` with the route's headers and these; return whatever the receiver answers.
+    def prepare(self, url: str, headers: Sequence[tuple[str, str]] = ()) -> Route:
+        """Return a route for requests to `url`; raises InvalidInput for a bad URL or header.
 
-        `timeout` is in seconds and for everything: the wait for a connection, DNS, connecting,
-        TLS, and the response to its last byte; it is kept to within 0.02 s. Raises
-        CallFailed if there is no full response, and BadHeader before anything is sent.
+        A host that is an address is checked here; a name is resolved and checked per connection.
         """
-        request = encode_request(route, headers, body)
-        started = perf_counter()
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        until = self._loop.time() + timeout
-        if self._turns > 0:
-            self._turns -= 1
-        else:
-            await self._stand_in_line(until)
-        try:
-            kept = self._kept.take(route.origin)
-            if kept is not None:
-                try:
-                    return await kept.ask(request, until=until, started=started)
-                except Stale:
-                    # The server may have closed it while our request was on its way, which is
-                    # nobody's fault. HTTP allows a repeat only where it does no harm: a delivery
-                    # is made at least once anyway and carries an id that stays the same. Once is
-                    # enough: a new connection is not stale.
-                    self._retried_total += 1
-            connection = await self._open(route.target, until)
-            return await connection.ask(request, until=until, started=started)
-        finally:
-            self._pass_turn_on()
+        target = parse_url(url, ports=self._egress.ports)
+        if target.address is not None:
+            try:
+                self._egress.check(target.address)
+            except EgressRefused as refused:
+                raise InvalidInput("url", str(refused)) from refused
+        return prepare_route(target, headers)
+
+    def check_headers(self, headers: Sequence[tuple[str, str]]) -> None:
+        """Raise InvalidInput for a header that cannot be sent."""
+        encode_headers(headers)
+
+    def get(
+        self, route: Route, headers: Headers = (), *, timeout: float
+    ) -> Coroutine[Any, Any, Response]:
+        """Send a GET with the route's headers and these; otherwise as `post`."""
+        return self._send(route, encode_get(route, headers), timeout)
+
+    def post(
+        self, route: Route, headers: Headers, body: bytes, *, timeout: float
+    ) -> Coroutine[Any, Any, Response]:
+        """Send a POST with the route's headers and these; return the response, whatever its status.
+
+        `timeout` is in seconds and covers everything: the wait for a connection, DNS, connecting,
+        TLS, and the response to its last byte. It is kept to within 0.02 s. Raises CallFailed if
+        there is no complete response, and InvalidInput for a header before anything is sent.
+
+        If a reused connection turns out to be closed, the request is sent once more on a new one,
+        so a server may receive it twice: send an id by which it recognises the repeat.
+        """
+        return self._send(route, encode_post(route, headers, body), timeout)
 
     def stats(self) -> Stats:
         """Return figures for metrics."""
         return Stats(
-            open_count=self._kept.open_count,
-            idle_count=self._kept.idle_count,
+            open_count=self._pool.open_count,
+            idle_count=self._pool.idle_count,
             opened_total=self._opened_total,
             retried_total=self._retried_total,
         )
 
     async def close(self) -> None:
-        """Close all connections; requests under way or to come fail as `closed`."""
+        """Close all connections; requests in progress and later ones fail as `closed`."""
         self._is_closed = True
         self._resolver.close()
-        await self._kept.close()
+        await self._pool.close()
 
-    async def _stand_in_line(self, until: float) -> None:
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._line.append(turn)
+    async def _send(self, route: Route, request: bytes, timeout: float) -> Response:
+        started = perf_counter()
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        until = self._loop.time() + timeout
+        if self._permits > 0:
+            self._permits -= 1
+        else:
+            await self._wait_for_permit(until)
+        try:
+            reused = self._pool.take(route.origin)
+            if reused is not None:
+                try:
+                    return await reused.exchange(request, until=until, started=started)
+                except Stale:
+                    # The server may have closed it while the request was on its way. HTTP allows
+                    # a repeat where it does no harm: a GET changes nothing, and a POST carries an
+                    # id. Once is enough, because a new connection cannot be stale.
+                    self._retried_total += 1
+            connection = await self._open(route.target, until)
+            return await connection.exchange(request, until=until, started=started)
+        finally:
+            self._release_permit()
+
+    async def _wait_for_permit(self, until: float) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
         try:
             async with within(until, "waiting for a free connection"):
-                await turn
+                await waiter
         except BaseException:
-            if turn.done() and not turn.cancelled():
-                # It came in the very moment in which we gave up.
-                self._pass_turn_on()
+            if waiter.done() and not waiter.cancelled():
+                # The permit arrived together with the timeout or cancellation.
+                self._release_permit()
             raise
 
-    def _pass_turn_on(self) -> None:
-        while self._line:
-            turn = self._line.popleft()
-            if not turn.done():
-                turn.set_result(None)
+    def _release_permit(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 return
-        self._turns += 1
+        self._permits += 1
 
     async def _open(self, target: Target, until: float) -> Connection:
         self._check_open()
         addresses = await self._resolver.resolve(target, until=until)
         self._check_open()
-        connection = self._kept.begin(target.origin)
+        connection = self._pool.begin(target.origin)
         await connect(connection, target, addresses, tls=self._tls, until=until)
         self._opened_total += 1
         return connection
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise failure("closed", "this client is closed")
+            raise failure("closed", "the client is closed")
 
 
 @cache  # Reading the system's certificates takes 20 ms.

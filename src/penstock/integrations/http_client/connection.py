@@ -1,40 +1,68 @@
-"""One connection: a request at a time, and its response. Others open it and decide who uses it."""
+"""One connection: open it to a checked address, then exchange one request at a time.
+
+Which request gets which connection is decided in pool.py and client.py.
+"""
 
 import asyncio
-from collections.abc import Callable
+import os
+import ssl
+from collections.abc import Callable, Sequence
+from ipaddress import ip_address
 from math import inf
 from time import perf_counter
 from typing import cast
 
 from penstock.base.errors import CallFailed
-from penstock.integrations.http_client.failure import failure
-from penstock.integrations.http_client.reader import Malformed, Reader
-from penstock.integrations.http_client.response import Response
+from penstock.integrations.http_client.errors import failure, within
+from penstock.integrations.http_client.request import Target
+from penstock.integrations.http_client.response import Malformed, Response, ResponseParser
+
+ADDRESSES_MAX = 4  # A name may have dozens of addresses; trying more rarely helps.
+
+
+async def connect(
+    connection: "Connection",
+    target: Target,
+    addresses: Sequence[str],
+    *,
+    tls: ssl.SSLContext,
+    until: float,
+) -> None:
+    """Open `connection` to one of the checked `addresses`, or drop it and raise CallFailed."""
+    try:
+        transport = await _connect_any(
+            connection, target.port, addresses[:ADDRESSES_MAX], until=until
+        )
+        if target.is_tls:
+            await _start_tls(connection, transport, target.host, tls=tls, until=until)
+    except BaseException:
+        connection.drop()
+        raise
 
 
 class Stale(Exception):
-    """A kept connection ended before the first byte of a response: it may just have been old."""
+    """A reused connection was closed before the first byte of the response."""
 
 
 class Connection(asyncio.Protocol):
-    """Calls `on_idle` whenever it is ready for the next request, and `on_over` once, at its end.
+    """Calls `on_idle` when it is ready for the next request, and `on_closed` once, at its end.
 
-    Whoever looks after it calls `expire` when the loop's time is `until`: for the request under
-    way, or for a connection that nobody uses.
+    The pool calls `expire` when the loop's time is `until`: the deadline of the request in
+    progress, or the end of the idle time.
     """
 
     __slots__ = (
-        "_answer",
         "_is_reused",
         "_loop",
+        "_on_closed",
         "_on_idle",
-        "_on_over",
-        "_reader",
+        "_parser",
+        "_pending",
         "_started",
         "_transport",
-        "ended",
         "expires_at",
-        "is_over",
+        "is_closed",
+        "lost",
         "origin",
         "until",
     )
@@ -42,131 +70,206 @@ class Connection(asyncio.Protocol):
     def __init__(
         self,
         origin: str,
-        reader: Reader,
+        parser: ResponseParser,
         *,
         expires_at: float,
         on_idle: Callable[["Connection"], None],
-        on_over: Callable[["Connection"], None],
+        on_closed: Callable[["Connection"], None],
     ) -> None:
         self.origin = origin
         self.expires_at = expires_at
         self.until = inf
-        self.ended: asyncio.Future[None] | None = None
+        self.is_closed = False
+        self.lost: asyncio.Future[None] | None = None  # Done when the transport has closed.
         self._loop = asyncio.get_running_loop()
-        self._reader = reader
+        self._parser = parser
         self._on_idle = on_idle
-        self._on_over = on_over
+        self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[Response] | None = None
+        self._pending: asyncio.Future[Response] | None = None
         self._started = 0.0
         self._is_reused = False
-        self.is_over = False
 
-    async def ask(self, request: bytes, *, until: float, started: float) -> Response:
-        """Send a request and return the response; `started` is when its duration began.
+    async def exchange(self, request: bytes, *, until: float, started: float) -> Response:
+        """Send a request and return the response; its duration counts from `started`.
 
-        Raises CallFailed, or Stale if there is reason to try again. A caller who is cancelled
-        takes the connection along: what comes back on it would be taken for the next answer.
+        Raises CallFailed, or Stale if the request may be sent again on a new connection. If the
+        caller is cancelled, the connection is dropped: the late response must not be taken for
+        the response to the next request.
         """
-        if self.is_over or self._transport is None:
-            raise failure("closed", "the connection was closed before the request")
-        answer: asyncio.Future[Response] = self._loop.create_future()
-        self._answer = answer
+        if self.is_closed or self._transport is None:
+            raise failure("closed", "the connection was closed before the request was sent")
+        pending: asyncio.Future[Response] = self._loop.create_future()
+        self._pending = pending
         self._started = started
         self.until = until
-        self._reader.begin()
+        self._parser.begin()
         self._transport.write(request)
         try:
-            return await answer
+            return await pending
         finally:
-            # If it is another's by now, ours has been answered and the connection is sound.
-            if self._answer is answer:
+            # If another request is pending by now, this one has its response.
+            if self._pending is pending:
                 self.drop()
 
     def expire(self) -> None:
-        """End the connection because the time is over."""
-        if self._answer is None:
+        """Close the connection because its deadline or idle time has passed."""
+        if self._pending is None:
             self.drop()
-        elif self._reader.received_bytes:
-            self._fail(failure("timeout", "the response was not complete in time"))
+        elif self._parser.received_bytes:
+            self._fail(failure("timeout", "timed out before the response was complete"))
         else:
-            self._fail(failure("timeout", "there was no response in time"))
+            self._fail(failure("timeout", "timed out while waiting for a response"))
 
     def drop(self) -> None:
-        """End the connection at once, without a word. A repeat is harmless."""
-        if self.is_over:
+        """Close the connection at once. A repeat is harmless."""
+        if self.is_closed:
             return
-        self.is_over = True
-        self._on_over(self)
+        self.is_closed = True
+        self._on_closed(self)
         if self._transport is not None:
             self._transport.abort()
-        if self._answer is not None:
-            self._fail(failure("closed", "the connection was given up"))
+        if self._pending is not None:
+            self._fail(failure("closed", "the client closed the connection"))
 
-    def secured(self, transport: asyncio.Transport) -> None:
-        """Go on over TLS."""
+    def use_tls(self, transport: asyncio.Transport) -> None:
+        """Continue on the encrypted transport."""
         self._transport = transport
-        if self.is_over:
+        if self.is_closed:
             transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, as asyncio tells."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it.
-        self.ended = self._loop.create_future()
-        if self.is_over:
-            # It was given up while it was being opened.
+        """Implement asyncio.Protocol: keep the transport."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass.
+        self.lost = self._loop.create_future()
+        if self.is_closed:
+            # It was dropped while it was being opened.
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Read on, as asyncio tells."""
-        if self._answer is None:
-            # Nobody has asked. The next response would be somebody else's.
+        """Implement asyncio.Protocol: parse the response."""
+        if self._pending is None:
+            # Unrequested data would be taken for the next request's response.
             self.drop()
             return
         try:
-            is_complete = self._reader.feed(data)
+            is_complete = self._parser.feed(data)
         except Malformed as flaw:
             self._fail(failure("malformed", str(flaw)))
             return
         if is_complete:
-            self._finish(self._answer)
+            self._finish(self._pending)
 
     def eof_received(self) -> None:
-        """End with what there is, as asyncio tells."""
+        """Implement asyncio.Protocol: the server has closed its side."""
         self._end()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End, as asyncio tells."""
+        """Implement asyncio.Protocol: the transport is closed."""
         self._end(is_broken=exc is not None)
-        if self.ended is not None and not self.ended.done():
-            self.ended.set_result(None)
+        if self.lost is not None and not self.lost.done():
+            self.lost.set_result(None)
 
     def _end(self, *, is_broken: bool = False) -> None:
-        answer = self._answer
-        if answer is None:
+        pending = self._pending
+        if pending is None:
             self.drop()
-        elif not is_broken and self._reader.end():
-            self._finish(answer)
-        elif self._is_reused and not self._reader.received_bytes:
+        elif not is_broken and self._parser.end():
+            self._finish(pending)
+        elif self._is_reused and not self._parser.received_bytes:
             self._fail(Stale())
         else:
-            self._fail(failure("closed", "the connection ended before a full response"))
+            self._fail(failure("closed", "the connection was closed before a complete response"))
 
-    def _finish(self, answer: "asyncio.Future[Response]") -> None:
+    def _finish(self, pending: "asyncio.Future[Response]") -> None:
         assert self._transport is not None
-        self._answer = None
-        response = self._reader.response(perf_counter() - self._started)
-        # An answer may come before the request is sent, and then the rest of it is still to go.
-        if self._reader.is_reusable and not self._transport.get_write_buffer_size():
+        self._pending = None
+        response = self._parser.response(perf_counter() - self._started)
+        # A response may arrive before the request is fully sent; the rest would still follow.
+        if self._parser.is_reusable and not self._transport.get_write_buffer_size():
             self._is_reused = True
             self._on_idle(self)
         else:
             self.drop()
-        if not answer.done():
-            answer.set_result(response)
+        if not pending.done():
+            pending.set_result(response)
 
     def _fail(self, why: CallFailed | Stale) -> None:
-        answer, self._answer = self._answer, None
+        pending, self._pending = self._pending, None
         self.drop()
-        if answer is not None and not answer.done():
-            answer.set_exception(why)
+        if pending is not None and not pending.done():
+            pending.set_exception(why)
+
+
+async def _connect_any(
+    connection: Connection, port: int, addresses: Sequence[str], *, until: float
+) -> asyncio.Transport:
+    """Try the addresses in order; each gets an equal share of the remaining time."""
+    loop = asyncio.get_running_loop()
+    *others, last = addresses
+    for tried, address in enumerate(others):
+        share = (until - loop.time()) / (len(addresses) - tried)
+        try:
+            return await _connect_to(connection, port, address, until=loop.time() + share)
+        except CallFailed as failed:
+            if failed.kind not in ("connect", "timeout"):
+                raise
+    return await _connect_to(connection, port, last, until=until)
+
+
+async def _connect_to(
+    connection: Connection, port: int, address: str, *, until: float
+) -> asyncio.Transport:
+    """Connect to a literal address, so that no name is resolved again."""
+    loop = asyncio.get_running_loop()
+    async with within(until, "connecting"):
+        try:
+            transport, _ = await loop.create_connection(lambda: connection, address, port)
+        except OSError as refused:
+            raise failure("connect", _os_reason(refused)) from refused
+    _check_peer(transport, address)
+    return transport
+
+
+def _check_peer(transport: asyncio.Transport, address: str) -> None:
+    """Check that the socket's peer is the checked address."""
+    peer = transport.get_extra_info("peername")
+    if peer is None:
+        raise failure("connect", "the connection was closed at once")
+    if ip_address(peer[0]) != ip_address(address):
+        raise failure("refused_address", "the connection went to another address")
+
+
+async def _start_tls(
+    connection: Connection,
+    transport: asyncio.Transport,
+    host: str,
+    *,
+    tls: ssl.SSLContext,
+    until: float,
+) -> None:
+    """Start TLS and verify the certificate against the host's name, whatever its address."""
+    if connection.is_closed:
+        # The server closed it or sent data first. asyncio and uvloop handle that differently.
+        raise failure("tls", "TLS handshake failed: the connection was closed at once")
+    loop = asyncio.get_running_loop()
+    async with within(until, "negotiating TLS"):
+        try:
+            encrypted = await loop.start_tls(transport, connection, tls, server_hostname=host)
+        except ssl.SSLCertVerificationError as refused:
+            reason = f"certificate verification failed: {refused.verify_message}"
+            raise failure("tls", reason) from refused
+        except OSError as failed:
+            raise failure("tls", f"TLS handshake failed: {_os_reason(failed)}") from failed
+    if encrypted is None:
+        raise failure("tls", "TLS handshake failed: the connection was closed")
+    connection.use_tls(encrypted)
+
+
+def _os_reason(error: OSError) -> str:
+    """Return the system's message, without the address that it may contain."""
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.replace("_", " ").lower()
+    if error.errno is not None:
+        return os.strerror(error.errno).lower()
+    return type(error).__name__

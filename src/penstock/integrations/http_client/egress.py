@@ -1,7 +1,7 @@
-"""Which addresses may be reached: public unicast ones, and what the operator allows besides.
+"""Egress rules (SSRF protection): public unicast addresses, and networks that the operator allows.
 
-The table is our own: `ipaddress.is_global` has changed its meaning between Python's releases, and
-it calls addresses global that lead into our own network, such as anycast services and NAT64.
+It has its own table, because `ipaddress.is_global` differs between Python releases and is true for
+addresses that can lead into the internal network, such as anycast services and NAT64.
 """
 
 from collections.abc import Sequence
@@ -10,18 +10,18 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 Network = IPv4Network | IPv6Network
 
-# From the IANA special-purpose registries; where networks overlap, the first that matches tells.
+# From the IANA special-purpose registries; where networks overlap, the first match counts.
 _SPECIAL_IPV4 = {
     "0.0.0.0/8": "this network",
     "10.0.0.0/8": "a private network",
-    "100.64.0.0/10": "a carrier's own network",
+    "100.64.0.0/10": "a carrier's internal network",
     "127.0.0.0/8": "loopback",
-    "168.63.129.16/32": "a cloud platform's own service",  # Public by number, local inside Azure.
-    "169.254.0.0/16": "link-local, where clouds keep their metadata",
+    "168.63.129.16/32": "a cloud platform's internal service",  # Local inside Azure.
+    "169.254.0.0/16": "link-local, used for cloud metadata",
     "172.16.0.0/12": "a private network",
-    "192.0.0.0/24": "IETF protocol assignments",  # The anycast ones lead to the nearest gateway.
+    "192.0.0.0/24": "IETF protocol assignments",  # Some are anycast to a gateway.
     "192.0.2.0/24": "documentation",
-    "192.31.196.0/24": "AS112 anycast",  # Any network may answer for these three, ours too.
+    "192.31.196.0/24": "AS112 anycast",  # Any network may announce these three.
     "192.52.193.0/24": "AMT anycast",
     "192.88.99.0/24": "6to4 relay anycast",
     "192.168.0.0/16": "a private network",
@@ -39,7 +39,7 @@ _SPECIAL_IPV6 = {
     "::/96": "an IPv4-compatible address",
     "::ffff:0:0:0/96": "an IPv4-translated address",
     "64:ff9b::/96": "NAT64",
-    "64:ff9b:1::/48": "a network's own NAT64",
+    "64:ff9b:1::/48": "local-use NAT64",
     "100::/64": "discard-only",
     "100:0:0:1::/64": "a dummy prefix",
     "2001::/32": "Teredo",
@@ -61,7 +61,7 @@ _SPECIAL_IPV6 = {
 
 IPV4_RESERVED = tuple((IPv4Network(text), reason) for text, reason in _SPECIAL_IPV4.items())
 IPV6_RESERVED = tuple((IPv6Network(text), reason) for text, reason in _SPECIAL_IPV6.items())
-IPV6_UNICAST = IPv6Network("2000::/3")  # IANA has given out nothing else as global unicast.
+IPV6_UNICAST = IPv6Network("2000::/3")  # IANA has allocated nothing else as global unicast.
 
 _MAPPED = IPv6Network("::ffff:0:0/96")
 _COMPATIBLE = IPv6Network("::/96")
@@ -72,9 +72,9 @@ _TEREDO = IPv6Network("2001::/32")
 
 @dataclass(eq=False)
 class EgressRefused(Exception):
-    """This address or port may not be reached. The text says why, but not the address itself.
+    """The address or port is not allowed. The text gives the reason, but not the address.
 
-    Whoever configured a name must not learn from it which addresses our DNS knows.
+    The user who configured a name must not learn which addresses internal DNS returns for it.
     """
 
     address: str
@@ -86,9 +86,9 @@ class EgressRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Egress:
-    """Decides by address and port alone; who resolves names asks it about every answer.
+    """Checks addresses and ports; the resolver checks every address of a name.
 
-    `allow` opens networks that are refused otherwise; `ports`, if given, closes all others.
+    `allow` lists networks that are allowed besides public ones; `ports`, if given, the only ports.
     """
 
     allow: Sequence[Network] = ()
@@ -101,43 +101,43 @@ class Egress:
             raise EgressRefused(address, reason)
 
     def check_port(self, port: int) -> None:
-        """Raise EgressRefused if only other ports are open."""
+        """Raise EgressRefused for a port that is not allowed."""
         if self.ports is not None and port not in self.ports:
-            raise EgressRefused(str(port), f"port {port} is not one of those that are open")
+            raise EgressRefused(str(port), f"port {port} is not one of the allowed ports")
 
     def _refusal(self, text: str) -> str | None:
         if "%" in text:
-            # A zone picks one of our own interfaces; no public address has one.
+            # A zone selects a local interface; public addresses have none.
             return "the address has a zone"
         try:
             address = ip_address(text)
         except ValueError:
-            return "this is not an address"
+            return "not an address"
         if isinstance(address, IPv4Address):
             return self._refusal_of_ipv4(address)
-        way = _way_of(address)
-        if way is None:
+        embedding = _embedding_of(address)
+        if embedding is None:
             return None if self._is_allowed(address) else _special_ipv6(address)
-        return self._refusal_through(way, address)
+        return self._refusal_of_embedded(embedding, address)
 
     def _refusal_of_ipv4(self, address: IPv4Address) -> str | None:
         if self._is_allowed(address):
             return None
         return next((reason for network, reason in IPV4_RESERVED if address in network), None)
 
-    def _refusal_through(self, way: "_Way", address: IPv6Address) -> str | None:
-        """Judge an address that leads to the IPv4 address inside it.
+    def _refusal_of_embedded(self, embedding: "_Embedding", address: IPv6Address) -> str | None:
+        """Check an IPv6 address that contains an IPv4 address.
 
         A mapped one is that IPv4 address: the kernel opens an IPv4 connection. All others pass a
-        gateway, and what lies behind it is seen from there: NAT64, 6to4 and Teredo are refused
-        until their range is allowed. Even then, the address inside must be allowed for itself:
-        who opens NAT64 for an IPv6-only network has not opened 64:ff9b::169.254.169.254.
+        gateway (NAT64, 6to4, Teredo) and are refused until their range is allowed. Even then the
+        IPv4 address must be allowed by itself: allowing NAT64 for an IPv6-only network must not
+        allow 64:ff9b::169.254.169.254.
         """
-        if self._is_allowed(address, prefix_min=way.network.prefixlen + 1):
-            return None  # A network within the range names the address inside as well.
-        if way.network is not _MAPPED and not self._is_allowed(address):
+        if self._is_allowed(address, prefix_min=embedding.network.prefixlen + 1):
+            return None  # A network within the range also names the IPv4 address.
+        if embedding.network is not _MAPPED and not self._is_allowed(address):
             return _special_ipv6(address)
-        return self._refusal_of_ipv4(way.inner)
+        return self._refusal_of_ipv4(embedding.inner)
 
     def _is_allowed(self, address: IPv4Address | IPv6Address, *, prefix_min: int = 0) -> bool:
         return any(
@@ -149,26 +149,26 @@ class Egress:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """An IPv6 range whose addresses lead to an IPv4 address, and which one this does."""
+class _Embedding:
+    """An IPv6 range whose addresses contain an IPv4 address, and the one of this address."""
 
     network: IPv6Network
     inner: IPv4Address
 
 
-def _way_of(address: IPv6Address) -> _Way | None:
+def _embedding_of(address: IPv6Address) -> _Embedding | None:
     number = int(address)
     last = IPv4Address(number & 0xFFFF_FFFF)
     if address in _MAPPED:
-        return _Way(_MAPPED, last)
-    if address in _COMPATIBLE and number > 1:  # :: and ::1 are addresses of their own.
-        return _Way(_COMPATIBLE, last)
+        return _Embedding(_MAPPED, last)
+    if address in _COMPATIBLE and number > 1:  # Not :: and ::1.
+        return _Embedding(_COMPATIBLE, last)
     if address in _NAT64:
-        return _Way(_NAT64, last)
+        return _Embedding(_NAT64, last)
     if address in _6TO4:
-        return _Way(_6TO4, IPv4Address(number >> 80 & 0xFFFF_FFFF))
+        return _Embedding(_6TO4, IPv4Address(number >> 80 & 0xFFFF_FFFF))
     if address in _TEREDO:
-        return _Way(_TEREDO, IPv4Address(int(last) ^ 0xFFFF_FFFF))  # Written inverted.
+        return _Embedding(_TEREDO, IPv4Address(int(last) ^ 0xFFFF_FFFF))  # Stored inverted.
     return None
 
 

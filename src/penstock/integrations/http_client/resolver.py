@@ -1,4 +1,4 @@
-"""Turn a target into addresses that have been checked; the connection goes to one of these."""
+"""Resolve a target into checked addresses; the connection goes to one of these."""
 
 import asyncio
 import socket
@@ -8,31 +8,31 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from penstock.integrations.http_client.egress import Egress, EgressRefused
-from penstock.integrations.http_client.failure import failure, within
-from penstock.integrations.http_client.target import Target
+from penstock.integrations.http_client.errors import failure, within
+from penstock.integrations.http_client.request import Target
 
-# Blocks, and raises OSError if there is no answer.
+# Blocks; raises OSError if the name cannot be resolved.
 Lookup = Callable[[str], Sequence[str]]
 
-# A name server that does not answer holds a thread for 5 to 30 s. A loop has few threads, and
-# they are everybody's; strangers' names get their own, so that they can only delay each other.
+# A name server that does not answer blocks a thread for 5 to 30 s. The event loop's own executor
+# has few threads, shared by everything; lookups of users' names get their own.
 THREADS_MAX = 16
-PENDING_MAX = 1_000  # Whoever stands in a longer line is not answered in time anyway.
-REMEMBERED_MAX = 10_000  # A few megabytes; strangers choose how many names there are.
-# A burst to a dead name asks once, and a name that comes alive is soon seen.
+PENDING_MAX = 1_000  # A lookup behind a longer queue would time out anyway.
+CACHED_MAX = 10_000  # A few megabytes; users choose how many names there are.
+# A burst to a name without an address asks once, and a new DNS entry is soon seen.
 FAILURE_TTL = timedelta(seconds=1)
 
 
 def look_up(host: str) -> Sequence[str]:
-    """Ask the system for all addresses of a name, in the order in which to try them."""
-    # As bytes, because a string would pass through a codec with ideas of its own about names.
+    """Return all addresses of a name from the system's resolver, in the order to try them."""
+    # As bytes, because a str passes through Python's IDNA codec, which changes names.
     found = socket.getaddrinfo(host.encode("ascii"), None, type=socket.SOCK_STREAM)
     return [str(place[0]) for *_, place in found]
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
-    """The addresses of a name, or why there are none; believed until an instant of the loop."""
+class _Cached:
+    """The addresses of a name, or why there are none; valid until this time of the loop."""
 
     addresses: Sequence[str]
     flaw: str
@@ -40,7 +40,7 @@ class _Remembered:
 
 
 class Resolver:
-    """Asks for each name once at a time and believes the answer for `ttl`."""
+    """Runs one lookup per name at a time and caches its result for `ttl`."""
 
     def __init__(
         self,
@@ -48,22 +48,21 @@ class Resolver:
         *,
         ttl: timedelta,
         lookup: Lookup = look_up,
-        remembered_max: int = REMEMBERED_MAX,
+        cached_max: int = CACHED_MAX,
     ) -> None:
         self._egress = egress
-        self._remembered_max = remembered_max
+        self._cached_max = cached_max
         self._ttl = ttl.total_seconds()
         self._lookup = lookup
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="penstock-lookup")
         self._pending: dict[str, asyncio.Future[Sequence[str]]] = {}
-        self._remembered: dict[str, _Remembered] = {}
+        self._cache: dict[str, _Cached] = {}
 
     async def resolve(self, target: Target, *, until: float) -> Sequence[str]:
         """Return the addresses of a target, all of them checked; raises CallFailed.
 
-        One bad address is enough to refuse a name. A name that leads to the public and to our
-        own network at once is what rebinding looks like, and which of its addresses is taken
-        would be up to chance. Who means it can have that network allowed.
+        One refused address is enough to refuse a name: a name with public and internal addresses
+        is a sign of DNS rebinding. An operator who means it can allow the internal network.
         """
         try:
             self._egress.check_port(target.port)
@@ -76,36 +75,36 @@ class Resolver:
         except EgressRefused as refused:
             raise failure("refused_address", f"the host {refused}") from refused
         except OSError as unknown:
-            reason = f"the host's name was not found: {unknown.strerror}"
+            reason = f"the host name could not be resolved: {unknown.strerror}"
             raise failure("bad_name", reason) from unknown
         return addresses
 
     def close(self) -> None:
-        """Answer nobody any more. A thread that waits for a name server ends when that gives up."""
+        """Fail all pending lookups. A thread that waits for a name server ends at its timeout."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        for question in self._pending.values():
-            question.set_exception(failure("closed", "this client is closed"))
-            question.exception()  # Perhaps nobody waits for it any more.
+        for pending in self._pending.values():
+            pending.set_exception(failure("closed", "the client is closed"))
+            pending.exception()  # Marks it as retrieved: all callers may have timed out.
         self._pending.clear()
 
     async def _addresses_of(self, host: str, until: float) -> Sequence[str]:
-        known = self._remembered.get(host)
-        if known is None or asyncio.get_running_loop().time() >= known.until:
-            # Who gives up leaves the question to the others, and to those who come next.
+        cached = self._cache.get(host)
+        if cached is None or asyncio.get_running_loop().time() >= cached.until:
+            # A caller that times out leaves the lookup running for the others and later callers.
             async with within(until, "looking up the name"):
-                return await asyncio.shield(self._pending.get(host) or self._ask(host))
-        if not known.addresses:
-            raise OSError(None, known.flaw)
-        return known.addresses
+                return await asyncio.shield(self._pending.get(host) or self._start(host))
+        if not cached.addresses:
+            raise OSError(None, cached.flaw)
+        return cached.addresses
 
-    def _ask(self, host: str) -> "asyncio.Future[Sequence[str]]":
+    def _start(self, host: str) -> "asyncio.Future[Sequence[str]]":
         if len(self._pending) >= PENDING_MAX:
-            raise OSError(None, "too many names are being looked up")
+            raise OSError(None, "too many lookups are pending")
         loop = asyncio.get_running_loop()
-        asked = loop.run_in_executor(self._threads, self._look_up, host)
-        asked.add_done_callback(lambda answered: self._answer(host, answered))
-        question = self._pending[host] = loop.create_future()
-        return question
+        running = loop.run_in_executor(self._threads, self._look_up, host)
+        running.add_done_callback(lambda done: self._finish(host, done))
+        pending = self._pending[host] = loop.create_future()
+        return pending
 
     def _look_up(self, host: str) -> Sequence[str]:
         addresses = self._lookup(host)
@@ -113,27 +112,27 @@ class Resolver:
             raise OSError(None, "it has no address")
         return addresses
 
-    def _answer(self, host: str, answered: "asyncio.Future[Sequence[str]]") -> None:
-        flaw = None if answered.cancelled() else answered.exception()
-        question = self._pending.pop(host, None)
-        if question is None:  # We are closed, and who asked has been told.
+    def _finish(self, host: str, done: "asyncio.Future[Sequence[str]]") -> None:
+        flaw = None if done.cancelled() else done.exception()
+        pending = self._pending.pop(host, None)
+        if pending is None:  # The resolver was closed, which has failed it.
             return
         if flaw is None:
-            addresses = answered.result()
-            question.set_result(addresses)
-            self._remember(host, addresses, seconds=self._ttl)
+            addresses = done.result()
+            pending.set_result(addresses)
+            self._store(host, addresses, seconds=self._ttl)
         else:
-            question.set_exception(flaw)
-            question.exception()  # Perhaps nobody waits for it any more.
+            pending.set_exception(flaw)
+            pending.exception()  # Marks it as retrieved: all callers may have timed out.
             if isinstance(flaw, OSError):
                 seconds = FAILURE_TTL.total_seconds()
-                self._remember(host, (), seconds=seconds, flaw=str(flaw.strerror))
+                self._store(host, (), seconds=seconds, flaw=str(flaw.strerror))
 
-    def _remember(
+    def _store(
         self, host: str, addresses: Sequence[str], *, seconds: float, flaw: str = ""
     ) -> None:
-        self._remembered.pop(host, None)  # So that the dictionary stays in order of age.
+        self._cache.pop(host, None)  # Keeps the dictionary in order of age.
         until = asyncio.get_running_loop().time() + seconds
-        self._remembered[host] = _Remembered(addresses, flaw, until)
-        if len(self._remembered) > self._remembered_max:
-            del self._remembered[next(iter(self._remembered))]
+        self._cache[host] = _Cached(addresses, flaw, until)
+        if len(self._cache) > self._cached_max:
+            del self._cache[next(iter(self._cache))]

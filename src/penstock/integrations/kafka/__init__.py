@@ -1,4 +1,4 @@
-"""Kafka: messages in, handed on in batches whose offsets follow, and messages out.
+"""Kafka: consume messages in batches, with offsets committed afterwards, and publish messages.
 
-What is in a message is nobody's business here: values are bytes.
+Message values are bytes here; their content is decoded elsewhere.
 """

@@ -1,7 +1,7 @@
-"""Messages of a topic, handed on in batches. An offset is committed once its message is taken.
+"""Consume a topic in batches. An offset is committed after its message is accepted.
 
-Nothing is skipped: a batch that cannot be taken now is kept and tried again, and a message that
-nobody can ever take goes to the dead topic, with the reason.
+No message is skipped: a batch that cannot be accepted now is kept and tried again, and a message
+that can never be accepted goes to the dead topic, with the reason.
 """
 
 import asyncio
@@ -13,21 +13,22 @@ from typing import NamedTuple, cast
 
 from confluent_kafka import Message
 
-from penstock.base.aio import finish, outcome_of, pauses, spawn
+from penstock.base.aio import finish, outcome_of, retry_delays, spawn
 from penstock.base.errors import InvalidInput, Unavailable
 from penstock.base.log import Logger, describe
 from penstock.base.meter import Meter
 from penstock.integrations.kafka.member import Member, offset_of, part_of
+from penstock.integrations.kafka.metrics import MESSAGES
 from penstock.integrations.kafka.options import Options
 from penstock.integrations.kafka.publisher import Headers, Publisher
 
-LOOK = timedelta(milliseconds=100)  # How often a wait looks whether it should stop.
-LEAVE_GRACE = timedelta(seconds=5)  # With the broker there it takes a few milliseconds.
+STOP_CHECK_INTERVAL = timedelta(milliseconds=100)  # How often a wait checks for a stop.
+LEAVE_GRACE = timedelta(seconds=5)  # A few milliseconds when the broker is available.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where messages come from, and where those go that nobody can take."""
+    """The topic to consume, and the dead topic for messages that can never be accepted."""
 
     bootstrap: str
     topic: str
@@ -37,19 +38,19 @@ class Source:
 
 
 class Record(NamedTuple):
-    """One message; `place` is the same, and no other's, whenever the message is read."""
+    """One message; `place` is unique, and the same each time the message is read."""
 
     value: bytes | None
     place: str
 
 
-# Takes messages, for good, and says for each why nobody ever can, or None. Raises Unavailable when
-# it is worth to come back with all of them. Gets some of them again after a crash.
+# Accepts messages durably; returns for each the reason why it can never be accepted, or None.
+# Raises Unavailable when the whole batch should be tried again. Gets some again after a crash.
 Accept = Callable[[Sequence[Record]], Awaitable[Sequence[str | None]]]
 
 
 class Consumer:
-    """Hands the messages of a topic on to `accept`, in the order of each partition."""
+    """Passes the messages of a topic to `accept`, in the order of each partition."""
 
     def __init__(self, source: Source, accept: Accept, *, log: Logger, meter: Meter) -> None:
         self._source = source
@@ -61,10 +62,10 @@ class Consumer:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Take messages until `stop` is set; then finish what is in hand and leave the group.
+        """Consume until `stop` is set; then finish the current batch and leave the group.
 
-        Raises CallFailed when the broker's client cannot go on; a new run reads again all that was
-        not committed.
+        Raises CallFailed when the client library cannot continue; a new run reads again all that
+        was not committed.
         """
         member = Member(
             self._source.bootstrap,
@@ -78,38 +79,40 @@ class Consumer:
             while not stop.is_set():
                 batch = await member.poll()
                 if batch:
-                    await self._take(batch, member, stop)
+                    await self._accept_batch(batch, member, stop)
         finally:
             await finish(self._leave(member), within=LEAVE_GRACE)
             self._log.info("consumer.stopped")
 
-    async def _take(self, batch: list[Message], member: Member, stop: asyncio.Event) -> None:
-        """Take a batch, whatever it takes, unless we stop or others get it."""
-        waits = pauses()
+    async def _accept_batch(
+        self, batch: list[Message], member: Member, stop: asyncio.Event
+    ) -> None:
+        """Accept a batch, with retries, until a stop or until its partitions are revoked."""
+        delays = retry_delays()
         has_waited = False
         while batch:
             try:
-                await self._hand_on(batch)
-            except Unavailable as away:
+                await self._accept_or_refuse(batch)
+            except Unavailable as exc:
                 if stop.is_set():
-                    return  # Whoever comes next reads it again.
-                pause = next(waits)
+                    return  # The next owner of the partitions reads it again.
+                delay = next(delays)
                 self._log.warning(
                     "batch.delayed",
                     messages_count=len(batch),
-                    retry_in_seconds=round(pause, 3),
-                    **describe(away),
+                    retry_in_seconds=round(delay, 3),
+                    **describe(exc),
                 )
-                batch = await self._wait(batch, member, stop=stop, seconds=pause)
+                batch = await self._wait(batch, member, stop=stop, seconds=delay)
                 has_waited = True
             else:
                 await member.done(batch)
                 break
         if has_waited:
-            await member.go_on()
+            await member.resume()
 
-    async def _hand_on(self, batch: Sequence[Message]) -> None:
-        """Have every message taken or buried; the offsets must not be committed before."""
+    async def _accept_or_refuse(self, batch: Sequence[Message]) -> None:
+        """Accept every message or move it to the dead topic; offsets are committed after that."""
         reasons = await self._accept([record_of(message) for message in batch])
         refused = [
             (message, reason)
@@ -117,16 +120,16 @@ class Consumer:
             if reason is not None
         ]
         async with asyncio.TaskGroup() as group:
-            burials = [spawn(group, outcome_of(self._bury(*each))) for each in refused]
-        for burial in burials:
-            if (failure := burial.result()) is not None:
+            tasks = [spawn(group, outcome_of(self._publish_dead(*each))) for each in refused]
+        for task in tasks:
+            if (failure := task.result()) is not None:
                 raise failure
-        self._meter.count("kafka_messages_total", len(batch) - len(refused), outcome="accepted")
+        self._meter.count(MESSAGES, len(batch) - len(refused), outcome="accepted")
         if refused:
-            self._meter.count("kafka_messages_total", len(refused), outcome="refused")
+            self._meter.count(MESSAGES, len(refused), outcome="refused")
 
-    async def _bury(self, message: Message, reason: str) -> None:
-        """Put a message into the dead topic as it was, with the reason and where it stood."""
+    async def _publish_dead(self, message: Message, reason: str) -> None:
+        """Publish a message unchanged to the dead topic, with reason and origin as headers."""
         topic, partition = part_of(message)
         offset = offset_of(message)
         headers = [
@@ -139,7 +142,7 @@ class Consumer:
         try:
             await self._dead.publish(message.key(), message.value(), headers=headers)
         except InvalidInput:
-            # Our headers may be what makes it too large. Where its value stands is in them.
+            # The added headers may make it too large. They say where its value can be read.
             await self._dead.publish(message.key(), None, headers=headers)
         self._log.warning("message.refused", partition=partition, offset=offset, reason=reason)
 
@@ -148,27 +151,28 @@ class Consumer:
     ) -> list[Message]:
         left = timedelta(seconds=seconds)
         while batch and left > timedelta(0) and not stop.is_set():
-            batch = await member.wait(batch, min(LOOK, left))
-            left -= LOOK
+            batch = await member.wait(batch, min(STOP_CHECK_INTERVAL, left))
+            left -= STOP_CHECK_INTERVAL
         return batch
 
     async def _leave(self, member: Member) -> None:
-        """Leave the group, or be gone: the broker notices that by itself."""
+        """Leave the group; without the broker, the session times out."""
         try:
             async with asyncio.timeout(LEAVE_GRACE.total_seconds()):
                 await member.leave()
-        except (TimeoutError, Unavailable) as away:
-            self._log.warning("consumer.cut_off", **describe(away))
+        except (TimeoutError, Unavailable) as exc:
+            self._log.warning("consumer.cut_off", **describe(exc))
         await self._dead.close()
 
 
 def record_of(message: Message) -> Record:
-    """Return what is handed on of a message.
+    """Return the part of a message that `accept` gets.
 
-    Its place names the time of the message too: a topic that is made anew starts at zero again.
+    Its place includes the time of the message: a topic that is deleted and created again
+    starts at offset zero.
     """
     topic, partition = part_of(message)
     name = sha256(topic.encode()).hexdigest()[:8]
-    _, made_at_ms = message.timestamp()
-    place = f"kafka-{name}-{partition}-{offset_of(message)}-{made_at_ms}"
+    _, created_at_ms = message.timestamp()
+    place = f"kafka-{name}-{partition}-{offset_of(message)}-{created_at_ms}"
     return Record(message.value(), place)

@@ -1,9 +1,9 @@
-"""How brokers are reached: in the clear or by TLS, as anybody or with an account."""
+"""Options for the connection to brokers: plaintext or TLS, with or without an account."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
-Options = Mapping[str, str | int | bool]  # By the library's names.
+Options = Mapping[str, str | int | bool]  # By the library's option names.
 
 
 def security_options(
@@ -11,7 +11,7 @@ def security_options(
 ) -> Options:
     """Return the library's options. With `tls`, certificate and name of a broker are verified.
 
-    `ca` is a file of certificates in PEM; without it, the system's count.
+    `ca` is a file of certificates in PEM; without it, the system's certificates are used.
     """
     options = {"security.protocol": "ssl" if tls else "plaintext"}
     if ca is not None:

@@ -1,7 +1,7 @@
-"""Messages to a topic, each awaited until the broker has it on all replicas that it waits for.
+"""Publish messages to a topic, each awaited until the broker has stored it on its replicas.
 
-The library's own asyncio producer holds messages back for up to a second to gather batches, and
-takes no headers; this one has a callback and a thread that waits for it.
+The library's own asyncio producer delays messages by up to a second to fill batches, and accepts
+no headers; this one uses the callback producer and a thread that polls it.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from penstock.base.log import Logger
 from penstock.integrations.kafka.client import (
     FAILURES,
-    Complaints,
+    BrokerErrors,
     options_of,
     translate,
 )
@@ -24,80 +24,80 @@ from penstock.integrations.kafka.options import Options
 
 Headers = Sequence[tuple[str, str | bytes | None]]
 
-# The election of a new leader takes two or three seconds; a caller waits no longer than this.
+# The election of a new leader takes two or three seconds; a caller waits at most this long.
 PUBLISH_TIMEOUT = timedelta(seconds=5)
-GATHER = timedelta(milliseconds=2)  # Those who come together share a request; nobody notices.
+BATCH_WAIT = timedelta(milliseconds=2)  # Messages of the same moment share a request.
 POLL = timedelta(milliseconds=200)  # How long the thread outlives its producer.
-MESSAGE_BYTES_MAX = 128 * 1024 * 1024  # The broker decides what is too large, not we.
+MESSAGE_BYTES_MAX = 128 * 1024 * 1024  # The broker decides what is too large.
 
 
 class Publisher:
-    """Publishes to one topic. The first message makes the connection."""
+    """Publishes to one topic. The first message opens the connection."""
 
     def __init__(
         self, bootstrap: str, topic: str, *, log: Logger, options: Options | None = None
     ) -> None:
         self._topic = topic
-        self._complaints = Complaints(log)
+        self._errors = BrokerErrors(log)
         self._options = options_of(
             bootstrap,
-            self._complaints,
+            self._errors,
             {
                 "acks": "all",
                 "enable.idempotence": True,
                 "delivery.timeout.ms": _milliseconds(PUBLISH_TIMEOUT),
-                "linger.ms": _milliseconds(GATHER),
+                "linger.ms": _milliseconds(BATCH_WAIT),
                 "message.max.bytes": MESSAGE_BYTES_MAX,
                 **(options or {}),
             },
         )
-        self._line: _Line | None = None
+        self._running: _ProducerThread | None = None
 
     async def publish(
         self, key: bytes | None, value: bytes | None, *, headers: Headers = ()
     ) -> None:
-        """Return once the broker has the message for good.
+        """Return once the broker has stored the message.
 
-        Raises CallFailed if it did not say so in time, though it may have it nevertheless, and
-        InvalidInput for a message that is too large for it.
+        Raises CallFailed if it did not confirm in time, although it may have stored the message,
+        and InvalidInput for a message that is too large for it.
         """
-        if self._line is None:
-            self._line = _Line(Producer(self._options))
-        line = self._line
+        if self._running is None:
+            self._running = _ProducerThread(Producer(self._options))
+        running = self._running
         answer: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
         try:
-            line.producer.produce(
+            running.producer.produce(
                 self._topic,
                 key=key,
                 value=value,
                 headers=list(headers),
-                on_delivery=partial(_hand_over, answer),
+                on_delivery=partial(_report, answer),
             )
         except FAILURES as failure:
             raise translate(failure) from failure
         error = await answer
         if error is not None:
             if error.fatal():
-                self._replace(line)
+                self._replace(running)
             raise translate(error)
-        self._complaints.forget()
+        self._errors.reset()
 
     async def close(self) -> None:
-        """Wait for what is under way and close the connection."""
-        line, self._line = self._line, None
-        if line is not None:
-            line.end()
-            await asyncio.to_thread(line.join)
+        """Wait for messages in progress and close the connection."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.end()
+            await asyncio.to_thread(running.join)
 
-    def _replace(self, broken: "_Line") -> None:
-        """Let the next message start anew: what the library calls fatal ends a producer."""
-        if self._line is broken:
-            self._line = None
+    def _replace(self, broken: "_ProducerThread") -> None:
+        """Use a new producer for the next message: a fatal error ends a producer."""
+        if self._running is broken:
+            self._running = None
             broken.end()
 
 
-class _Line:
-    """A producer, and the thread in which it tells what became of its messages."""
+class _ProducerThread:
+    """A producer, and the thread that polls it for delivery reports."""
 
     def __init__(self, producer: Producer) -> None:
         self.producer = producer
@@ -106,11 +106,11 @@ class _Line:
         self._thread.start()
 
     def end(self) -> None:
-        """Let the thread end once nobody waits any more; every message has its time limit."""
+        """End the thread once no message is in progress; every message has a timeout."""
         self._is_ended.set()
 
     def join(self) -> None:
-        """Return when it has ended."""
+        """Wait until the thread has ended."""
         self._thread.join((PUBLISH_TIMEOUT + 2 * POLL).total_seconds())
 
     def _serve(self) -> None:
@@ -118,10 +118,10 @@ class _Line:
             self.producer.poll(POLL.total_seconds())
 
 
-def _hand_over(
+def _report(
     answer: asyncio.Future[KafkaError | None], error: KafkaError | None, _message: Message
 ) -> None:
-    """Give the broker's answer to the loop that waits for it, if it still does."""
+    """Pass the broker's answer to the event loop that awaits it, if it still runs."""
 
     def settle() -> None:
         if not answer.done():

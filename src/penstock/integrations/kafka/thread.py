@@ -1,6 +1,6 @@
-"""A thread of its own for calls that block: a call that never returns ends with the process.
+"""A dedicated thread for calls that block: a call that never returns ends with the process.
 
-Threads of a pool would be waited for at the end, for as long as a broker is away.
+The threads of an executor would be joined at exit, for as long as a broker is unavailable.
 """
 
 import asyncio
@@ -16,45 +16,45 @@ T = TypeVar("T")
 
 
 class OwnThread:
-    """Makes one call after another, in the order in which they are asked for."""
+    """Makes one call after another, in the order of `call`."""
 
     def __init__(self, name: str) -> None:
-        self._orders: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         threading.Thread(target=self._serve, name=name, daemon=True).start()
 
     async def call(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Return what `work` returns; what the library raises comes as an error of ours."""
+        """Return the result of `work`; errors of the library are translated."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
 
-        def order() -> None:
+        def run() -> None:
             try:
                 result = work(*arguments)
             except FAILURES as failure:
-                _tell(answer, answer.set_exception, translate(failure))
+                _resolve(answer, answer.set_exception, translate(failure))
             except BaseException as failure:
-                _tell(answer, answer.set_exception, failure)
+                _resolve(answer, answer.set_exception, failure)
                 raise
             else:
-                _tell(answer, answer.set_result, result)
+                _resolve(answer, answer.set_result, result)
 
-        self._orders.put(order)
+        self._calls.put(run)
         return await answer
 
     def end(self) -> None:
-        """Let the thread end when it has done all that was asked for."""
-        self._orders.put(None)
+        """End the thread after all calls made so far."""
+        self._calls.put(None)
 
     def _serve(self) -> None:
-        while (order := self._orders.get()) is not None:
-            order()
+        while (run := self._calls.get()) is not None:
+            run()
 
 
-def _tell(answer: asyncio.Future[T], settle: Callable[[Any], None], outcome: object) -> None:
+def _resolve(answer: asyncio.Future[T], settle: Callable[[Any], None], outcome: object) -> None:
     def settle_if_awaited() -> None:
         if not answer.done():
             settle(outcome)
 
-    # Who asked may be gone, and the loop with him.
+    # The caller may have ended, and its event loop with it.
     with suppress(RuntimeError):
         answer.get_loop().call_soon_threadsafe(settle_if_awaited)

@@ -1,4 +1,4 @@
-"""Redis, as the place where all workers share what they know of an endpoint.
+"""Redis, where all workers share the breaker, cooldown, rate and semaphore of an endpoint.
 
 One server, with replicas or not; no Redis Cluster, because one script touches several keys.
 """

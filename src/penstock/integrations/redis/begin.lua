@@ -1,4 +1,4 @@
--- What enter.lua and leave.lua begin with; sent as one text with each of them.
+-- The common first part of enter.lua and leave.lua; sent as one text with each of them.
 -- ARGV: now in microseconds since 1970 (0 means the server's own clock), the constants of
 -- limits/policy.py, and the calls, each an array of values. Every number that is stored is whole
 -- and below 2^53, so that Lua's floats hold it exactly.
@@ -11,7 +11,7 @@ end
 local constant = cmsgpack.unpack(ARGV[2])
 local calls = cmsgpack.unpack(ARGV[3])
 
--- A breaker as a table; what it does not have is 0. One that is forgotten is empty.
+-- A breaker as a table; a missing field is 0. A forgotten breaker is empty.
 local function read_breaker(key)
     local stored = redis.call('HGETALL', key)
     local breaker = {failures = 0, open_until = 0, closed_at = 0, forget_at = 0, probes = {}}
@@ -30,8 +30,8 @@ local function read_breaker(key)
     return breaker
 end
 
--- What is written in a key decides; that the server drops it some time later only clears up. What
--- lives longer, under rules that have changed since, still does.
+-- The instants stored in a key decide; its time to live only frees memory, a minute later. A longer
+-- time to live, set under earlier rules, is kept.
 local function expire(key, last)
     local ttl_ms = math.ceil((last - now) / 1000) + 60000
     if redis.call('PTTL', key) < ttl_ms then

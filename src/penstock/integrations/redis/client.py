@@ -1,4 +1,4 @@
-"""A connection to Redis that fails fast, and the one place where its failures are translated."""
+"""A Redis connection that fails fast, and the one place that translates its failures."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,33 +12,33 @@ from redis.exceptions import RedisError
 
 from penstock.base.errors import BadSetting
 
-# RuntimeError: uvloop's, for a connection that is being closed while we write.
+# uvloop raises RuntimeError when a connection is closed during a write.
 FAILURES = (RedisError, OSError, RuntimeError)
 
 
 @dataclass(eq=False)
-class RedisAway(Exception):
-    """Redis did not answer, or not as it should; `reason` is the failure's class."""
+class RedisUnavailable(Exception):
+    """Redis did not answer, or answered with an error; `reason` is the class of the failure."""
 
     reason: str
 
     def __str__(self) -> str:
-        return f"redis is away: {self.reason}"
+        return f"redis is unavailable: {self.reason}"
 
 
-class RedisSlow(RedisAway):
-    """Redis did not answer in time. What was asked for may be done yet."""
+class RedisTimeout(RedisUnavailable):
+    """Redis did not answer in time. It may still execute the command."""
 
 
 class Pipeline(Protocol):
-    """Commands that are sent together. The vendor's own types are mostly unknown."""
+    """Commands that are sent together. The client library's own types are mostly unknown."""
 
     def execute_command(self, *parts: str | int | bytes) -> object: ...
     async def execute(self, raise_on_error: bool = True) -> list[Any]: ...  # noqa: FBT001, FBT002
 
 
 class Client(Protocol):
-    """What we use of the vendor's client."""
+    """The part of the client library that is used."""
 
     def pipeline(self, *, transaction: bool) -> Pipeline: ...
     async def execute_command(self, *parts: str | int | bytes) -> Any: ...
@@ -46,32 +46,31 @@ class Client(Protocol):
 
 
 def connect(url: str) -> Client:
-    """Return a client, which connects when it is first used; to be closed with `aclose`.
+    """Return a client that connects on first use; close it with `aclose`.
 
-    Raises BadSetting for an address that is none.
+    Raises BadSetting for an invalid address.
     """
     try:
-        made = cast("Any", Redis).from_url(
+        client = cast("Any", Redis).from_url(
             url,
-            # Who waits has a time limit of his own, and a script must not be run twice.
+            # Each caller has its own timeout, and a script must not run twice.
             retry=Retry(NoBackoff(), 0),
             socket_timeout=None,
             socket_connect_timeout=None,
-            # With the newer protocol a connection that the server has closed is not noticed
-            # before it is used.
+            # With protocol 3, a connection that the server has closed is only noticed when used.
             protocol=2,
         )
-    except ValueError as refused:
-        raise BadSetting("PENSTOCK_REDIS_URL", "is no address of a Redis") from refused
-    return cast("Client", made)
+    except ValueError as exc:
+        raise BadSetting("PENSTOCK_REDIS_URL", "is not a valid Redis address") from exc
+    return cast("Client", client)
 
 
 @contextmanager
 def translated() -> Generator[None]:
-    """Raise RedisAway for whatever goes wrong between us and Redis."""
+    """Raise RedisUnavailable for any failure of the connection or of Redis."""
     try:
         yield
     except TimeoutError as slow:
-        raise RedisSlow(type(slow).__qualname__) from slow
+        raise RedisTimeout(type(slow).__qualname__) from slow
     except FAILURES as failure:
-        raise RedisAway(type(failure).__qualname__) from failure
+        raise RedisUnavailable(type(failure).__qualname__) from failure

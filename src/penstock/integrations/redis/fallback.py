@@ -1,7 +1,7 @@
-"""What happens without Redis: each process keeps the limits by itself until Redis is back.
+"""Fallback without Redis: each process applies the limits on its own until Redis is back.
 
-The limits are per process then: n workers together may use n times the rate and n times the slots,
-and a breaker opens in each of them by itself. That is the price of going on.
+The limits are per process then: n workers together may use n times the rate and n times the
+permits, and each has its own breaker. That is the price of continuing.
 """
 
 from collections.abc import Callable
@@ -10,18 +10,19 @@ from time import monotonic
 
 from penstock.base.log import Logger, describe
 from penstock.base.meter import Meter
-from penstock.integrations.redis.client import RedisAway
-from penstock.limits.gate import Condition, Gate, Pass, Refusal, Rules, Verdict
+from penstock.integrations.redis.client import RedisUnavailable
+from penstock.integrations.redis.metrics import FALLBACKS, LOCAL_ENTERS
+from penstock.limits.gate import EndpointStatus, Gate, Permit, Refusal, Rules, Verdict
 
-# One caller in this time waits for an answer that may not come; all others do not even ask.
+# One caller per this time tries Redis and may wait for the timeout; all others do not try.
 RETRY_EVERY = timedelta(seconds=1)
 
 
 class FallbackGate:
-    """The shared gate while it answers, else the local one; never raises RedisAway.
+    """The shared gate while it answers, else the local one; never raises RedisUnavailable.
 
-    A pass goes back to the gate that gave it. One of the shared gate that cannot be given back
-    frees its slot by expiring; what its call has learned is told to the local gate.
+    A permit is returned to the gate that gave it. A permit of the shared gate that cannot be
+    returned expires; the verdict of its call is recorded by the local gate.
     """
 
     def __init__(
@@ -38,45 +39,45 @@ class FallbackGate:
         self._log = log
         self._meter = meter
         self._now = now
-        self._away_since: float | None = None
+        self._unavailable_since: float | None = None
         self._retry_at = 0.0
 
-    async def enter(self, key: str, rules: Rules) -> Pass | Refusal:
-        """Let the caller in, now or in a moment, or tell it when to come back."""
-        if self._may_ask():
+    async def enter(self, key: str, rules: Rules) -> Permit | Refusal:
+        """Return a permit, for now or shortly after, or a refusal that says when to come back."""
+        if self._may_try_shared():
             try:
                 answer = await self._shared.enter(key, rules)
-            except RedisAway as away:
-                self._fall_back(away)
+            except RedisUnavailable as exc:
+                self._fall_back(exc)
             else:
                 self._recover()
                 return answer
-        self._meter.count("gate_local_enters_total")
+        self._meter.count(LOCAL_ENTERS)
         return await self._local.enter(key, rules)
 
     async def leave(
-        self, passed: Pass, rules: Rules, *, verdict: Verdict, rest: timedelta | None = None
+        self, permit: Permit, rules: Rules, *, verdict: Verdict, cooldown: timedelta | None = None
     ) -> None:
-        """Give the slot back where it came from."""
-        if not passed.is_local and self._away_since is None:
+        """Return the permit to the gate that gave it."""
+        if not permit.is_local and self._unavailable_since is None:
             try:
-                return await self._shared.leave(passed, rules, verdict=verdict, rest=rest)
-            except RedisAway as away:
-                self._fall_back(away)
-        return await self._local.leave(passed, rules, verdict=verdict, rest=rest)
+                return await self._shared.leave(permit, rules, verdict=verdict, cooldown=cooldown)
+            except RedisUnavailable as exc:
+                self._fall_back(exc)
+        return await self._local.leave(permit, rules, verdict=verdict, cooldown=cooldown)
 
-    async def inspect(self, key: str) -> Condition:
-        """Tell how it stands with a key, as the gate that decides now sees it."""
-        if self._away_since is None:
+    async def inspect(self, key: str) -> EndpointStatus:
+        """Return the status of a key, from the gate that decides at present."""
+        if self._unavailable_since is None:
             try:
                 return await self._shared.inspect(key)
-            except RedisAway as away:
-                self._fall_back(away)
+            except RedisUnavailable as exc:
+                self._fall_back(exc)
         return await self._local.inspect(key)
 
-    def _may_ask(self) -> bool:
-        """Tell whether to ask the shared gate: always, or as the one who tries it again."""
-        if self._away_since is None:
+    def _may_try_shared(self) -> bool:
+        """Return whether to try the shared gate; after a failure, once per RETRY_EVERY."""
+        if self._unavailable_since is None:
             return True
         now = self._now()
         if now < self._retry_at:
@@ -84,18 +85,18 @@ class FallbackGate:
         self._retry_at = now + RETRY_EVERY.total_seconds()
         return True
 
-    def _fall_back(self, away: RedisAway) -> None:
-        """Take note; many callers learn of it at once, and one line tells it."""
-        if self._away_since is not None:
+    def _fall_back(self, exc: RedisUnavailable) -> None:
+        """Record the failure; many callers see it at once, and only the first logs it."""
+        if self._unavailable_since is not None:
             return
-        self._away_since = self._now()
-        self._retry_at = self._away_since + RETRY_EVERY.total_seconds()
-        self._meter.count("gate_fallbacks_total")
-        self._log.warning("gate.fell_back", **describe(away) | {"reason": away.reason})
+        self._unavailable_since = self._now()
+        self._retry_at = self._unavailable_since + RETRY_EVERY.total_seconds()
+        self._meter.count(FALLBACKS)
+        self._log.warning("gate.fell_back", **describe(exc) | {"reason": exc.reason})
 
     def _recover(self) -> None:
-        if self._away_since is None:
+        if self._unavailable_since is None:
             return
-        away_seconds = round(self._now() - self._away_since, 3)
-        self._away_since = None
-        self._log.info("gate.recovered", away_seconds=away_seconds)
+        unavailable_seconds = round(self._now() - self._unavailable_since, 3)
+        self._unavailable_since = None
+        self._log.info("gate.recovered", unavailable_seconds=unavailable_seconds)

@@ -1,8 +1,8 @@
-"""The gate that all workers share: its state is in Redis, its decisions are two Lua scripts there.
+"""The gate that all workers share: its state is in Redis, its decisions are two Lua scripts.
 
 Each decision is one atomic step on the server, by the server's clock. The keys are `sem:<key>`
-(slots by when they expire), `breaker:<key>`, `rate:<key>` and `rest:<key>`, all with a time to
-live. Raises RedisAway; `fallback` knows what to do then.
+(permits by expiry), `breaker:<key>`, `rate:<key>` and `cooldown:<key>`, all with a time to live.
+Raises RedisUnavailable, which `fallback` handles.
 """
 
 import asyncio
@@ -24,43 +24,43 @@ from redis.exceptions import NoScriptError
 from penstock.base.aio import detach
 from penstock.base.clock import Clock
 from penstock.base.coalesce import Coalescer
-from penstock.integrations.redis.client import Client, RedisAway, RedisSlow, translated
+from penstock.integrations.redis.client import Client, RedisTimeout, RedisUnavailable, translated
 from penstock.limits import policy
 from penstock.limits.breaker import Breaker
-from penstock.limits.condition import condition_of
-from penstock.limits.gate import Condition, Pass, Reason, Refusal, Rules, Verdict
+from penstock.limits.endpoint_status import endpoint_status_of
+from penstock.limits.gate import EndpointStatus, Permit, Reason, Refusal, Rules, Verdict
 from penstock.limits.policy import MILLION, interval_of, microseconds, millionths
 
-# A delivery must not hang on its gate. Redis answers within a millisecond, or is not well.
+# A delivery must not wait long for its gate. A healthy Redis answers within a millisecond.
 TIMEOUT = timedelta(milliseconds=250)
-BATCH_MAX = 500  # Redis is busy for 10 ms with so many, and lets others wait.
-RULES_KEPT = 10_000  # The numbers of so many rules are kept ready.
+BATCH_MAX = 500  # Redis needs 10 ms for this many, and other clients wait meanwhile.
+RULES_KEPT = 10_000  # Rules whose script arguments are cached.
 
 _encode = msgspec.msgpack.Encoder().encode
 _CONSTANTS = _encode(
     {
-        "ahead": policy.AHEAD,
-        "crowd_max": policy.CROWD_MAX,
-        "hold_min": policy.HOLD_MIN,
-        "kept": policy.KEPT,
-        "line_forgotten": policy.LINE_FORGOTTEN,
-        "line_max": policy.LINE_MAX,
-        "probing": policy.PROBING,
-        "rest_max": policy.REST_MAX,
+        "breaker_kept": policy.BREAKER_KEPT,
+        "call_min": policy.CALL_MIN,
+        "cooldown_max": policy.COOLDOWN_MAX,
+        "probe_wait": policy.PROBE_WAIT,
+        "queue_abandoned_after": policy.QUEUE_ABANDONED_AFTER,
+        "rate_queue_max": policy.RATE_QUEUE_MAX,
+        "semaphore_queue_max": policy.SEMAPHORE_QUEUE_MAX,
         "spread": policy.SPREAD,
+        "wait_max": policy.WAIT_MAX,
     }
 )
 
-# Why not, or ""; microseconds to wait or to stay away; is it a probe; now.
+# Reason of a refusal or ""; microseconds to wait or to come back after; whether a probe; now.
 _Answer: TypeAlias = tuple[Reason | Literal[""], int, bool, int]
 _answers = msgspec.msgpack.Decoder(list[_Answer])
 
 
 class RedisGate:
-    """Keeps the rules over all workers that use the same Redis and `prefix`.
+    """Applies the rules to all workers that use the same Redis and `prefix`.
 
-    Make it where a loop runs. The client belongs to the caller, who awaits `released` before he
-    closes it. A given `clock`, for tests, decides instead of the server's.
+    Needs a running event loop. The client belongs to the caller, which awaits `released` before it
+    closes it. With `clock`, for tests, that clock decides instead of the server's.
     """
 
     def __init__(
@@ -77,107 +77,107 @@ class RedisGate:
         self._clock = clock
         self._chance = chance
         self._timeout = timeout.total_seconds()
-        self._queue: Coalescer[_Asked, _Answer | None] = Coalescer(self._run, batch_max=BATCH_MAX)
+        self._queue: Coalescer[_Request, _Answer | None] = Coalescer(self._run, batch_max=BATCH_MAX)
         self._name = secrets.token_hex(6)
         self._numbers = count(1)
         self._releases: set[asyncio.Task[None]] = set()
 
-    async def enter(self, key: str, rules: Rules) -> Pass | Refusal:
-        """Let the caller in, now or in a moment, or tell it when to come back."""
-        slot = f"{self._name}-{next(self._numbers)}"
-        asked = _Asked(
+    async def enter(self, key: str, rules: Rules) -> Permit | Refusal:
+        """Return a permit, for now or shortly after, or a refusal that says when to come back."""
+        permit_id = f"{self._name}-{next(self._numbers)}"
+        request = _Request(
             script=_ENTER,
-            keys=self._keys(key, "breaker", "rest", "rate", "sem"),
-            values=(slot, *_numbers(rules), millionths(self._chance())),
+            keys=self._keys(key, "breaker", "cooldown", "rate", "sem"),
+            values=(permit_id, *_script_numbers(rules), millionths(self._chance())),
         )
         try:
-            answer = await self._queue.ask(asked)
-        except (asyncio.CancelledError, RedisSlow):
-            # It may have been let in all the same, and nobody else knows its slot.
-            self._let_go(key, slot)
+            answer = await self._queue.ask(request)
+        except (asyncio.CancelledError, RedisTimeout):
+            # Redis may have given the permit all the same, and nobody else knows its id.
+            self._release_later(key, permit_id)
             raise
         assert answer is not None
         reason, wait, is_probe, now = answer
         if reason:
             return Refusal(timedelta(microseconds=wait), reason)
-        return Pass(key=key, slot=slot, wait=wait / MILLION, entered_at=now, is_probe=is_probe)
+        return Permit(key=key, id=permit_id, wait=wait / MILLION, entered_at=now, is_probe=is_probe)
 
     async def leave(
-        self, passed: Pass, rules: Rules, *, verdict: Verdict, rest: timedelta | None = None
+        self, permit: Permit, rules: Rules, *, verdict: Verdict, cooldown: timedelta | None = None
     ) -> None:
-        """Give the slot back, also if the caller is cancelled; then the verdict may be lost."""
+        """Return the permit, also if the caller is cancelled; then the verdict may be lost."""
         try:
-            await self._queue.ask(self._leaving(passed, rules, verdict=verdict, rest=rest))
+            await self._queue.ask(self._leaving(permit, rules, verdict=verdict, cooldown=cooldown))
         except asyncio.CancelledError:
-            self._let_go(passed.key, passed.slot)
+            self._release_later(permit.key, permit.id)
             raise
 
-    async def inspect(self, key: str) -> Condition:
-        """Tell how it stands with a key."""
-        breaker_key, rest_key, sem_key = self._keys(key, "breaker", "rest", "sem")
+    async def inspect(self, key: str) -> EndpointStatus:
+        """Return the present status of a key."""
+        breaker_key, cooldown_key, sem_key = self._keys(key, "breaker", "cooldown", "sem")
         pipeline = self._client.pipeline(transaction=True)
         pipeline.execute_command("TIME")
         pipeline.execute_command("HGETALL", breaker_key)
-        pipeline.execute_command("GET", rest_key)
+        pipeline.execute_command("GET", cooldown_key)
         pipeline.execute_command("ZRANGE", sem_key, 0, -1, "WITHSCORES")
         with translated():
             async with asyncio.timeout(self._timeout):
-                (seconds, more), breaker, rest_until, slots = await pipeline.execute()
-        return condition_of(
+                (seconds, more), breaker, cooldown_until, permits = await pipeline.execute()
+        return endpoint_status_of(
             _breaker(breaker),
             self._now() or seconds * MILLION + more,
-            rest_until=int(rest_until or 0),
-            slots_until=map(float, slots[1::2]),
+            cooldown_until=int(cooldown_until or 0),
+            permits_until=map(float, permits[1::2]),
         )
 
     async def released(self) -> None:
-        """Wait until the slots of callers who were cancelled are given back, or cannot be."""
+        """Wait until the permits of cancelled callers are returned, or cannot be."""
         while self._releases:
             await asyncio.wait(self._releases)
 
-    def _let_go(self, key: str, slot: str) -> None:
-        """Give a slot back, beside a caller who does not wait for it."""
-        task = detach(self._release(key, slot))
+    def _release_later(self, key: str, permit_id: str) -> None:
+        """Return a permit in a task of its own: the caller does not wait."""
+        task = detach(self._release(key, permit_id))
         self._releases.add(task)
         task.add_done_callback(self._releases.discard)
 
-    async def _release(self, key: str, slot: str) -> None:
-        """Give back what a caller has left behind; if Redis is away, time does it."""
-        # As a probe, which it may have been: that frees its place, and judges nothing.
-        passed = Pass(key=key, slot=slot, wait=0, entered_at=0, is_probe=True)
-        with suppress(RedisAway):
-            await self._queue.ask(self._leaving(passed, Rules(), verdict="unknown", rest=None))
+    async def _release(self, key: str, permit_id: str) -> None:
+        """Return the permit of a cancelled caller; without Redis it expires."""
+        # It may have been a probe; as one it is removed there too, and changes nothing else.
+        permit = Permit(key=key, id=permit_id, wait=0, entered_at=0, is_probe=True)
+        with suppress(RedisUnavailable):
+            await self._queue.ask(self._leaving(permit, Rules(), verdict="unknown", cooldown=None))
 
     def _leaving(
-        self, passed: Pass, rules: Rules, *, verdict: Verdict, rest: timedelta | None
-    ) -> "_Asked":
-        return _Asked(
+        self, permit: Permit, rules: Rules, *, verdict: Verdict, cooldown: timedelta | None
+    ) -> "_Request":
+        return _Request(
             script=_LEAVE,
-            keys=self._keys(passed.key, "breaker", "rest", "sem"),
+            keys=self._keys(permit.key, "breaker", "cooldown", "sem"),
             values=(
-                passed.slot,
+                permit.id,
                 verdict,
-                passed.is_probe,
-                passed.entered_at,
+                permit.is_probe,
+                permit.entered_at,
                 rules.failures_max,
                 microseconds(rules.open_for),
-                microseconds(rest) if rest is not None else 0,
+                microseconds(cooldown) if cooldown is not None else 0,
             ),
         )
 
-    async def _run(self, batch: Sequence["_Asked"]) -> Sequence[_Answer | None]:
-        """Answer everybody who asked, with one run of each script at most."""
-        # Leaves come first: what they free is there for those who enter.
+    async def _run(self, batch: Sequence["_Request"]) -> Sequence[_Answer | None]:
+        """Answer all calls of the batch, with one run of each script at most."""
+        # Leaves come first: the permits that they return are free for the calls that enter.
         runs = [
             self._arguments(script, calls)
             for script in (_LEAVE, _ENTER)
-            if (calls := [asked for asked in batch if asked.script is script])
+            if (calls := [request for request in batch if request.script is script])
         ]
         with translated():
             async with asyncio.timeout(self._timeout):
                 results = await self._execute(runs)
         entered = iter(_answers.decode(results[-1]) if isinstance(results[-1], bytes) else ())
-        return [next(entered) if asked.script is _ENTER else None for asked in batch]
+        return [next(entered) if request.script is _ENTER else None for request in batch]
 
     async def _execute(self, runs: Sequence["_Run"]) -> list[Any]:
         pipeline = self._client.pipeline(transaction=False)
@@ -187,7 +187,7 @@ class RedisGate:
         for i, (script, arguments) in enumerate(runs):
             match results[i]:
                 case NoScriptError():
-                    # The server is new, or was restarted. This loads the script, too.
+                    # The server is new, or was restarted. This also loads the script.
                     results[i] = await self._client.execute_command("EVAL", script.text, *arguments)
                 case Exception() as failure:
                     raise failure
@@ -195,13 +195,13 @@ class RedisGate:
                     pass
         return results
 
-    def _arguments(self, script: "_Script", calls: Sequence["_Asked"]) -> "_Run":
-        keys = [key for asked in calls for key in asked.keys]
-        packed = _encode([asked.values for asked in calls])
+    def _arguments(self, script: "_Script", calls: Sequence["_Request"]) -> "_Run":
+        keys = [key for request in calls for key in request.keys]
+        packed = _encode([request.values for request in calls])
         return script, (len(keys), *keys, self._now(), _CONSTANTS, packed)
 
     def _now(self) -> int:
-        """Return the instant to decide by, 0 for the server's."""
+        """Return the instant to decide by, 0 for the server's clock."""
         return self._clock.microseconds() if self._clock else 0
 
     def _keys(self, key: str, *parts: str) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ _LEAVE = _script("leave.lua")
 _Run: TypeAlias = tuple[_Script, tuple[int | str | bytes, ...]]
 
 
-class _Asked(msgspec.Struct, frozen=True, gc=False):
+class _Request(msgspec.Struct, frozen=True, gc=False):
     """One call of one script."""
 
     script: _Script
@@ -235,12 +235,12 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
 
 
 @lru_cache(RULES_KEPT)
-def _numbers(rules: Rules) -> tuple[int, ...]:
-    """Return what enter.lua has to know of the rules."""
+def _script_numbers(rules: Rules) -> tuple[int, ...]:
+    """Return the rules as arguments of enter.lua."""
     return (
         interval_of(rules),
         rules.concurrency,
-        microseconds(rules.slot_ttl),
+        microseconds(rules.permit_ttl),
         microseconds(rules.open_for),
         rules.probes_max,
     )

@@ -1,0 +1,111 @@
+"""What webhooks declare to the app, and what is built when it opens."""
+
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from penstock.contract import Domain, Finding, Kind, Resources, Runtime
+from penstock.domains.webhooks.accept import EventBatcher, KafkaEventSink, Publish
+from penstock.domains.webhooks.deliver import Deliver
+from penstock.domains.webhooks.errors import (
+    EventConflict,
+    ReplayConflict,
+    UnknownEvent,
+    UnknownSubscription,
+)
+from penstock.domains.webhooks.http import Api, endpoints
+from penstock.domains.webhooks.loader import DeliveryLoader, DeliveryRef
+from penstock.domains.webhooks.prepared_subscription import Poster
+from penstock.domains.webhooks.replay import LANE as REPLAY_LANE
+from penstock.domains.webhooks.replay import ReplayRef, Step
+from penstock.domains.webhooks.reseal import count_seals
+from penstock.domains.webhooks.settings import WebhookSettings
+from penstock.domains.webhooks.subscription import SubscriptionService, disable
+from penstock.limits.gate import Gate
+
+LANE = "webhooks"
+ORDERED_LANE = "webhooks.ordered"
+
+# Longer than any subscription's own timeout and the wait for its turn: it ends the call itself, and
+# knows better than we what has happened.
+HANDLER_TIMEOUT = timedelta(seconds=90)
+
+# As the dispatcher that this replaces repeats. Many calls may wait for slow endpoints at once, so
+# that the others still find a place.
+POLICY: dict[str, Any] = {
+    "max_attempts": 5,
+    "backoff_base": timedelta(seconds=1),
+    "backoff_multiplier": 2.0,
+    "backoff_cap": timedelta(hours=1),
+    "backoff_jitter": 0.1,
+    "concurrency": 1_000,
+}
+
+
+def build(
+    resources: Resources, *, poster: Poster, gate: Gate, publish: Publish | None = None
+) -> Runtime:
+    """Build the domain; its calls go out through `gate`, by `poster`.
+
+    With `publish`, single events go there and not into the database.
+    """
+    pool, vault = resources.pool, resources.vault
+    loader = DeliveryLoader(vault=vault, poster=poster)
+    deliver = Deliver(
+        gate=gate,
+        poster=poster,
+        disable=partial(disable, pool),
+        log=resources.log,
+    )
+    api = Api(
+        pool=pool,
+        sink=EventBatcher(pool) if publish is None else KafkaEventSink(publish),
+        service=SubscriptionService(vault=vault, poster=poster),
+        gate=gate,
+        data_bytes_max=resources.settings.payload_bytes_max,
+    )
+    deliveries = (
+        Kind(
+            lane=lane,
+            payload_type=DeliveryRef,
+            handle=deliver,
+            preload=loader.preload,
+            timeout=HANDLER_TIMEOUT,
+        )
+        for lane in (LANE, ORDERED_LANE)
+    )
+    replays = Kind(lane=REPLAY_LANE, payload_type=ReplayRef, handle=Step(pool))
+    return Runtime(kinds=(*deliveries, replays), endpoints=endpoints(api))
+
+
+async def check_seals(resources: Resources) -> Finding:
+    """Warn about secrets that no key here opens, or that an older key has sealed."""
+    vault = resources.vault
+    async with resources.pool.acquire() as db:
+        seals = await count_seals(db)
+    unreadable = sum(each.secrets + each.headers for each in seals if not vault.knows(each.mark))
+    if unreadable:
+        detail = f"{unreadable:,} are sealed with a key that is not in PENSTOCK_SECRET_KEY here"
+        return Finding("warn", "secrets", detail)
+    old = sum(each.secrets + each.headers for each in seals if each.mark != vault.mark)
+    if old:
+        detail = f"{old:,} are sealed with an older key; run: penstock subscription reseal"
+        return Finding("warn", "secrets", detail)
+    return Finding("ok", "secrets", "sealed with the current key" if seals else "none")
+
+
+# Without what carries deliveries: `compose.webhooks` adds the factory and the commands.
+WEBHOOKS = Domain(
+    name="webhooks",
+    migration_packages=("penstock.domains.webhooks",),
+    policies={
+        LANE: POLICY,
+        # A dead head is set aside: one event that cannot be delivered must not hold up all
+        # that come after it for ever.
+        ORDERED_LANE: POLICY | {"ordering": "per_key", "on_dead_head": "park"},
+        REPLAY_LANE: {"max_attempts": 1_000, "concurrency": 4},
+    },
+    settings=(WebhookSettings,),
+    errors=(EventConflict, ReplayConflict, UnknownEvent, UnknownSubscription),
+    checks=(check_seals,),
+)
