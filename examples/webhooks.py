@@ -11,17 +11,14 @@ from asyncio import StreamReader, StreamWriter
 from datetime import UTC, datetime, timedelta
 
 from penstock import Penstock
-from penstock.app import choose_vault
-from penstock.base.settings import settings
 from penstock.base.vault import make_key
+from penstock.compose.webhooks import open_subscriptions
 from penstock.domains.webhooks.accept import accept_events
 from penstock.domains.webhooks.event import NewEvent
 from penstock.domains.webhooks.inspect import list_attempts, read_event
 from penstock.domains.webhooks.secret import make_secret, read_secret
 from penstock.domains.webhooks.sign import verify
-from penstock.domains.webhooks.subscription import NewSubscription, Office
-from penstock.integrations.http_client.egress import Egress
-from penstock.integrations.http_client.poster import Poster
+from penstock.domains.webhooks.subscription import NewSubscription
 from penstock.postgres.pool import Connection
 
 if "PENSTOCK_DATABASE_URL" in os.environ:
@@ -42,15 +39,14 @@ async def main() -> None:
     server = await asyncio.start_server(receive, "127.0.0.1", 0)
     port: int = server.sockets[0].getsockname()[1]
     async with server, app, app.pool.acquire() as db:
-        poster = Poster(Egress(settings().egress_allow))
-        office = Office(vault=choose_vault(app.address), poster=poster)
+        subscriptions = open_subscriptions()
         new = NewSubscription(
             url=f"http://127.0.0.1:{port}/hook",
             event_types=["order.*"],
             secret=SECRET,
             retry_schedule=[timedelta(milliseconds=200), timedelta(minutes=1)],
         )
-        subscription, _ = await office.create(db, new, who="example")
+        subscription, _ = await subscriptions.create(db, new, who="example")
 
         event_ids = await send_orders(db)
         await app.run_worker(all_taken)
@@ -59,7 +55,7 @@ async def main() -> None:
         print(f"order 2 is {event.status} after {event.attempts} attempts:")
         for attempt in await list_attempts(db, event):
             print(f"  attempt {attempt.attempt} was answered {attempt.status_code}")
-        await office.change(db, subscription.id, {"state": "deleted"}, who="example")
+        await subscriptions.change(db, subscription.id, {"state": "deleted"}, who="example")
 
 
 async def send_orders(db: Connection) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-WAIT_SECONDS = 60.0  # Ten times what the slowest start takes on a busy machine.
+WAIT_SECONDS = 120.0  # Many times what the slowest start takes on a busy machine.
 
 
 @dataclass(slots=True)
@@ -69,19 +69,32 @@ class Command:
 
 
 def penstock(
-    *arguments: str, folder: Path, environment: Mapping[str, str] | None = None
+    *arguments: str,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    interpreter: str = sys.executable,
 ) -> AbstractContextManager[Command]:
     """Run `penstock …` in `folder` while the body runs; killed at the end if it still lives."""
-    return python("penstock.cli", *arguments, folder=folder, environment=environment)
+    return python(
+        "penstock.cli",
+        *arguments,
+        folder=folder,
+        environment=environment,
+        interpreter=interpreter,
+    )
 
 
 @contextmanager
 def python(
-    module: str, *arguments: str, folder: Path, environment: Mapping[str, str] | None = None
+    module: str,
+    *arguments: str,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    interpreter: str = sys.executable,
 ) -> Generator[Command]:
     """Run a module in `folder`, as `penstock` runs the command line."""
     process = subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
+        [interpreter, "-m", module, *arguments],
         cwd=folder,
         env=clean_environment(environment or {}),
         stdin=subprocess.DEVNULL,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from penstock import Item, Penstock
-from penstock.base.settings import settings
-from penstock.contract import Domain, Resources
+from penstock.base.settings import read_once
+from penstock.contract import Domain, Resources, Runtime
 from penstock.postgres.embedded import find_running
 
 
@@ -16,9 +16,9 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Non
     """No address in the environment, and a data folder that belongs to the test."""
     monkeypatch.setenv("PENSTOCK_DATA_DIR", str(tmp_path))
     monkeypatch.delenv("PENSTOCK_DATABASE_URL", raising=False)
-    settings.cache_clear()
+    read_once.cache_clear()
     yield
-    settings.cache_clear()
+    read_once.cache_clear()
 
 
 async def test_an_app_without_an_address_starts_a_server_and_stops_it(tmp_path: Path) -> None:
@@ -42,10 +42,10 @@ async def test_an_app_that_cannot_open_leaves_no_server_behind(tmp_path: Path) -
     """`async with` does not close what never opened, and a stray server would hold the folder."""
     app = Penstock()
 
-    def build(_resources: Resources) -> Domain:
+    def build(_resources: Resources) -> Runtime:
         raise LookupError("no such thing")
 
-    app.plug(build)
+    app.add_domain(Domain(name="broken", build=build))
 
     with pytest.raises(LookupError):
         await app.__aenter__()

@@ -1,4 +1,4 @@
-"""`penstock listen` as somebody meets it who writes a receiver: real processes and deliveries."""
+"""`penstock listen` as the developer of a receiver uses it: real processes and deliveries."""
 
 import json
 import re
@@ -42,8 +42,8 @@ def requests_of(listen: Command) -> list[str]:
     return [line for line in listen.lines if re.match(r"\d\d:\d\d:\d\d\.\d{3}Z ", line)]
 
 
-def test_listen_subscribes_sees_a_retry_and_leaves_nothing(folder: Path) -> None:
-    """The first thing that somebody tries: both processes, and no secret to copy."""
+def test_listen_subscribes_prints_a_retry_and_unsubscribes(folder: Path) -> None:
+    """The first thing to try: two processes, and no secret to copy."""
     allowed = {"PENSTOCK_EGRESS_ALLOW": "127.0.0.0/8"}
     with penstock("up", "--port", "0", folder=folder, environment=allowed) as up:
         up.wait_for("worker.started")
@@ -77,14 +77,14 @@ CLOSED = {
     ),
     "all ports but one": (
         {"PENSTOCK_EGRESS_PORTS": "443"},
-        r" port \d+ is not one of those that are open; give --port one of PENSTOCK_EGRESS_PORTS",
+        r" port \d+ is not one of the allowed ports; give --port one of PENSTOCK_EGRESS_PORTS",
     ),
 }
 
 
-@pytest.mark.parametrize(("rule", "way_out"), CLOSED.values(), ids=CLOSED)
-async def test_where_we_may_not_be_reached_the_way_out_is_named(
-    dsn: str, db: Pool, *, folder: Path, rule: dict[str, str], way_out: str
+@pytest.mark.parametrize(("rule", "hint"), CLOSED.values(), ids=CLOSED)
+async def test_if_the_egress_rules_refuse_the_url_the_setting_is_named(
+    dsn: str, db: Pool, *, folder: Path, rule: dict[str, str], hint: str
 ) -> None:
     closed = ALLOWED | {"PENSTOCK_DATABASE_URL": dsn} | rule
 
@@ -92,11 +92,11 @@ async def test_where_we_may_not_be_reached_the_way_out_is_named(
         assert listen.wait() == 2
 
     (said,) = listen.lines
-    assert re.fullmatch(rf"penstock: --subscribe: http://127\.0\.0\.1:\d+/{way_out}", said), said
+    assert re.fullmatch(rf"penstock: --subscribe: http://127\.0\.0\.1:\d+/{hint}", said), said
     assert await db.fetchval("SELECT count(*) FROM penstock.webhook_subscription") == 0
 
 
-def test_what_comes_is_verified_with_the_secret_of_the_environment(folder: Path) -> None:
+def test_requests_are_verified_with_the_secret_of_the_environment(folder: Path) -> None:
     """Without a database: a receiver's developer need not run Penstock."""
     secret = make_secret()
     environment = {"PENSTOCK_LISTEN_SECRET": secret}
@@ -114,7 +114,7 @@ def test_what_comes_is_verified_with_the_secret_of_the_environment(folder: Path)
     assert not any(secret in line for line in listen.lines)
 
 
-def test_without_a_secret_nothing_is_claimed_to_be_verified(folder: Path) -> None:
+def test_without_a_secret_requests_are_printed_as_not_verified(folder: Path) -> None:
     with penstock("listen", "--count", "1", folder=folder) as listen:
         url = listen.wait_for(LISTENS).group(1)
         httpx.post(url, content=b"hello")
@@ -142,7 +142,7 @@ def test_a_script_counts_requests_and_reads_json(folder: Path, *, is_forged: boo
     assert (second["verdict"], second["try"]) == ("mismatch" if is_forged else "verified", 2)
 
 
-def test_a_port_in_use_and_a_bad_secret_are_told_in_one_line(folder: Path) -> None:
+def test_a_port_in_use_and_a_bad_secret_are_reported_in_one_line(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         with penstock("listen", "--port", port, folder=folder) as listen:
@@ -156,10 +156,10 @@ def test_a_port_in_use_and_a_bad_secret_are_told_in_one_line(folder: Path) -> No
     assert "short" not in refused.lines[0]
 
 
-async def test_what_cannot_be_deleted_at_the_end_is_named(
+async def test_a_subscription_that_cannot_be_deleted_is_named(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A subscription to a port that is closed would fail for days."""
+    """Deliveries to a closed port would fail for days."""
     with running(tmp_path_factory.mktemp("gone")) as server:
         async with Penstock(server.dsn):
             pass

@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from penstock import Item, Penstock
 from penstock.cli.first_key import ensure_admin_key
-from penstock.kernel.keys import authenticate, list_keys
+from penstock.kernel.api_keys import authenticate, list_keys
 from penstock.postgres.pool import Pool
 
 # A sequence is not rolled back, so that only the first connection that comes by is cut.

@@ -35,7 +35,7 @@ def is_let_in(url: str, key: str) -> bool:
     return answer.status_code == 200
 
 
-@pytest.mark.covers("A82")
+@pytest.mark.covers("A82", "B9")
 def test_the_first_start_shows_an_admin_key_and_later_ones_do_not(folder: Path) -> None:
     """Shown once means that nobody who reads the log of a restart gets it."""
     with penstock(*UP, folder=folder) as first:

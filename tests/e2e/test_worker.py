@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from httpx import AsyncClient
 
+from penstock.kernel.api_keys import create_key
 from penstock.kernel.enqueue import enqueue
 from penstock.kernel.inspect import balance
 from penstock.kernel.item import NewItem
-from penstock.kernel.keys import create_key
 from penstock.postgres.cluster import launch
 from penstock.postgres.embedded import running, start, stop
 from penstock.postgres.pool import Pool, connect
