@@ -1,8 +1,25 @@
 #!/usr/bin/env python
-"""Show which behaviours a test names, which a decision closes, and which are open.
+"""Show for each behaviour whether the domain shows it, only the kernel does, or nothing does.
 
 Reads the list in docs/reference/behaviours.md, the covers marks under tests/ and the Closes lines
 of docs/explain/decisions.md. It counts what is written; whether the tests pass, pytest says.
+
+Each section of the list names its domain and the integrations of that domain. A behaviour is
+
+    shown    a marked test goes through the domain's own interface
+    kernel   only tests of the mechanism are marked; a decision may exist as well
+    changed  a decision replaces the behaviour, and a test as for `shown` shows the replacement
+    decided  a decision alone
+    open     nothing
+
+A test goes through the domain's own interface when the domain has code in src/penstock/domains and
+the test file is one of
+
+    tests/domains/<domain>/...
+    tests/integrations/<integration of the domain>/...
+    tests/e2e/...                     whole processes
+    tests/<folder>/test_<name>.py     or test_<name>_*.py, where <name> is the domain or one of its
+                                      integrations, and <folder> is not one of MECHANISM
 """
 
 import argparse
@@ -21,11 +38,52 @@ from rich.table import Table
 BEHAVIOURS = Path("docs/reference/behaviours.md")
 DECISIONS = Path("docs/explain/decisions.md")
 TESTS = Path("tests")
+DOMAINS = Path("src/penstock/domains")
+
+STATES = ("shown", "kernel", "changed", "decided", "open")
+# Folders whose tests call the kernel and its neighbours directly, whatever their files are named.
+MECHANISM = frozenset({"kernel", "model", "unit"})
 
 _SECTION = re.compile(r"## ([A-Z])\. (.+)")
+_DOMAIN = re.compile(r"Domain: (.+)")
+_NAME = re.compile(r"`(\w+)`")
 _BEHAVIOUR = re.compile(r"- \*\*([A-Z]\d+)\*\* (.+)")
 _DECISION = re.compile(r"## (.+)")
 _CLOSES = re.compile(r"Closes:(.+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One part of the list, with the names of its domain and of that domain's integrations."""
+
+    letter: str
+    title: str
+    place: str
+    domain: str
+    integrations: frozenset[str]
+    is_built: bool  # The domain has code.
+
+    def is_shown_by(self, test: str) -> bool:
+        """Return whether a test (path::name) goes through the interface of this domain."""
+        if not self.is_built:
+            return False
+        match Path(test.partition("::")[0]).parts:
+            case (_, "domains", name, *_):
+                return name == self.domain
+            case (_, "integrations", name, *_):
+                return name in self.integrations
+            case (_, "e2e", *_):
+                return True
+            case (_, folder, *_, file) if folder not in MECHANISM:
+                return any(
+                    _is_named_after(file, name) for name in {self.domain, *self.integrations}
+                )
+            case _:
+                return False
+
+
+def _is_named_after(file: str, name: str) -> bool:
+    return file == f"test_{name}.py" or file.startswith(f"test_{name}_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +97,7 @@ class Behaviour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Somebody says that a number is closed: `by` is a test or a decision, `place` is file:line."""
+    """A number named by a test or a decision: `by` is its name, `place` is file:line."""
 
     number: str
     by: str
@@ -50,22 +108,25 @@ class Claim:
 class CoverageMap:
     """Everything that was read, in the order of the files."""
 
-    sections: dict[str, str]
+    sections: dict[str, Section]
     behaviours: list[Behaviour]
     tests: list[Claim]
     decisions: list[Claim]
 
-    def standing(self, behaviour: Behaviour) -> str:
-        """Return tested, decided or open; a test outranks a decision, so each counts once."""
-        if any(claim.number == behaviour.number for claim in self.tests):
-            return "tested"
-        if any(claim.number == behaviour.number for claim in self.decisions):
-            return "decided"
-        return "open"
+    def state(self, behaviour: Behaviour) -> str:
+        """Return one of STATES."""
+        section = self.sections[behaviour.number[0]]
+        tests = [claim.by for claim in self.tests if claim.number == behaviour.number]
+        is_decided = any(claim.number == behaviour.number for claim in self.decisions)
+        if any(section.is_shown_by(test) for test in tests):
+            return "changed" if is_decided else "shown"
+        if tests:
+            return "kernel"
+        return "decided" if is_decided else "open"
 
 
 def main() -> int:
-    """Return 0, or 1 if something names a number that is not in the list."""
+    """Return 0, or 1 if the list is not whole or something names a number that is not in it."""
     options = _options()
     read = read_map(options.root)
     problems = list(problems_in(read))
@@ -78,8 +139,9 @@ def main() -> int:
         print(shown(read, options.show))
     elif options.json:
         print(json.dumps(summary(read), indent=2))
-    elif options.open:
-        print("\n".join(f"{each.number} {each.text}" for each in _open(read)))
+    elif options.state:
+        found = _in_state(read, options.state)
+        print("\n".join(f"{each.number} {each.text}" for each in found))
     else:
         _print_table(read)
     return 0
@@ -88,7 +150,7 @@ def main() -> int:
 class _Options(argparse.Namespace):
     root: Path
     json: bool
-    open: bool
+    state: str | None
     show: str | None
 
 
@@ -98,7 +160,12 @@ def _options() -> _Options:
     what.add_argument(
         "--json", action="store_true", help="print the counts and the open numbers as JSON"
     )
-    what.add_argument("--open", action="store_true", help="print only what is open, one per line")
+    what.add_argument(
+        "--state", choices=STATES, help="print the behaviours in this state, one per line"
+    )
+    what.add_argument(
+        "--open", dest="state", action="store_const", const="open", help="short for --state open"
+    )
     what.add_argument(
         "--show", metavar="NUMBER", help="print the tests and decisions of one behaviour"
     )
@@ -114,17 +181,36 @@ def _options() -> _Options:
 def read_map(root: Path) -> CoverageMap:
     """Read the list, the marks and the decisions of one repository."""
     return CoverageMap(
-        sections=dict(_sections(root)),
+        sections={section.letter: section for section in _sections(root)},
         behaviours=list(_behaviours(root)),
         tests=list(_test_claims(root)),
         decisions=list(_decision_claims(root)),
     )
 
 
-def _sections(root: Path) -> Iterator[tuple[str, str]]:
-    for _, line in _lines(root / BEHAVIOURS):
-        if found := _SECTION.fullmatch(line):
-            yield found[1], found[2]
+def _sections(root: Path) -> Iterator[Section]:
+    heading: re.Match[str] | None = None
+    names: list[str] = []
+    place = ""
+    for at, line in [*_lines(root / BEHAVIOURS), (0, "## end")]:
+        if line.startswith("## "):
+            if heading is not None:
+                yield _section(root, heading, names=names, place=place)
+            heading, names, place = _SECTION.fullmatch(line), [], f"{BEHAVIOURS}:{at}"
+        elif found := _DOMAIN.fullmatch(line):
+            names = _NAME.findall(found[1])
+
+
+def _section(root: Path, heading: re.Match[str], *, names: list[str], place: str) -> Section:
+    domain, *integrations = names or [""]
+    return Section(
+        letter=heading[1],
+        title=heading[2],
+        place=place,
+        domain=domain,
+        integrations=frozenset(integrations),
+        is_built=bool(domain) and any((root / DOMAINS / domain).glob("*.py")),
+    )
 
 
 def _behaviours(root: Path) -> Iterator[Behaviour]:
@@ -206,8 +292,11 @@ def _number(arg: ast.expr) -> str:
 
 
 def problems_in(read: CoverageMap) -> Iterator[str]:
-    """Yield a sentence, with file and line, for each number that is unknown or listed twice."""
+    """Yield a sentence, with file and line, for each fault of the list and each unknown number."""
     counts = Counter(each.number for each in read.behaviours)
+    for section in read.sections.values():
+        if not section.domain:
+            yield f"{section.place}: section {section.letter} names no domain"
     for each in read.behaviours:
         if counts[each.number] > 1:
             yield f"{each.place}: behaviour {each.number} is listed {counts[each.number]} times"
@@ -222,23 +311,25 @@ def summary(read: CoverageMap) -> dict[str, object]:
     """Return the counts per section and in all, and every open number."""
     return {
         "sections": {
-            letter: {"title": title, **_counts(read, _of(read, letter))}
-            for letter, title in read.sections.items()
+            letter: {"title": section.title, **_counts(read, _of(read, letter))}
+            for letter, section in read.sections.items()
         },
         "total": _counts(read, read.behaviours),
-        "open": [each.number for each in _open(read)],
+        "open": [each.number for each in _in_state(read, "open")],
     }
 
 
 def shown(read: CoverageMap, number: str) -> str:
-    """Return one behaviour with everything that claims to close it."""
+    """Return one behaviour, its state, and the tests and decisions that name it."""
     behaviour = next(each for each in read.behaviours if each.number == number)
-    lines = [f"{number} ({read.standing(behaviour)}) {behaviour.text}"]
-    for kind, claims in (("test", read.tests), ("decision", read.decisions)):
-        # A test may be marked twice with one number, by itself and by its class.
-        names = dict.fromkeys(claim.by for claim in claims if claim.number == number)
-        lines += [f"  {kind}: {name}" for name in names]
-    return "\n".join(lines)
+    section = read.sections[number[0]]
+    lines = [f"{number} ({read.state(behaviour)}) {behaviour.text}"]
+    # A test may be marked twice with one number, by itself and by its class.
+    tests = dict.fromkeys(claim.by for claim in read.tests if claim.number == number)
+    for test in tests:
+        lines += [f"  {section.domain if section.is_shown_by(test) else 'kernel'}: {test}"]
+    decisions = dict.fromkeys(claim.by for claim in read.decisions if claim.number == number)
+    return "\n".join([*lines, *(f"  decision: {decision}" for decision in decisions)])
 
 
 def compact(numbers: Iterable[str]) -> str:
@@ -259,16 +350,17 @@ def _run(letter: str, first: int, last: int) -> str:
 def _print_table(read: CoverageMap) -> None:
     console = Console(highlight=False)
     table = Table("section", box=None, pad_edge=False)
-    for column in ("listed", "tested", "decided", "open"):
+    for column in ("listed", *STATES):
         table.add_column(column, justify="right")
-    for letter, title in read.sections.items():
-        table.add_row(f"{letter}  {title}", *_cells(read, _of(read, letter)))
+    for letter, section in read.sections.items():
+        table.add_row(f"{letter}  {section.title}", *_cells(read, _of(read, letter)))
     table.add_section()
     table.add_row("total", *_cells(read, read.behaviours), style="bold")
     console.print(table)
-    for letter, title in read.sections.items():
-        if numbers := [each.number for each in _open(read) if each.number[0] == letter]:
-            console.print(f"\n{title}, open:\n{compact(numbers)}")
+    for letter, section in read.sections.items():
+        found = [each.number for each in _in_state(read, "open") if each.number[0] == letter]
+        if found:
+            console.print(f"\n{section.title}, open:\n{compact(found)}")
 
 
 def _cells(read: CoverageMap, behaviours: list[Behaviour]) -> list[str]:
@@ -276,17 +368,16 @@ def _cells(read: CoverageMap, behaviours: list[Behaviour]) -> list[str]:
 
 
 def _counts(read: CoverageMap, behaviours: list[Behaviour]) -> dict[str, int]:
-    standings = Counter(read.standing(each) for each in behaviours)
-    names = ("tested", "decided", "open")
-    return {"listed": len(behaviours), **{name: standings[name] for name in names}}
+    states = Counter(read.state(each) for each in behaviours)
+    return {"listed": len(behaviours), **{state: states[state] for state in STATES}}
 
 
 def _of(read: CoverageMap, letter: str) -> list[Behaviour]:
     return [each for each in read.behaviours if each.number[0] == letter]
 
 
-def _open(read: CoverageMap) -> list[Behaviour]:
-    return [each for each in read.behaviours if read.standing(each) == "open"]
+def _in_state(read: CoverageMap, state: str) -> list[Behaviour]:
+    return [each for each in read.behaviours if read.state(each) == state]
 
 
 if __name__ == "__main__":

@@ -70,13 +70,8 @@ def anchors_of(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
 
 
-def rows_of(text: str) -> set[str]:
-    """Return what stands in code in the first cell of each table row."""
-    return {found["cell"] for found in _FIRST_CELL.finditer(text)}
-
-
 def cells_of(text: str) -> dict[str, list[str]]:
-    """Return the cells after the first of each such row, by the first."""
+    """Return the cells after the first of each table row that begins with code, by the first."""
     lines = (line for line in text.splitlines() if _FIRST_CELL.match(line))
     split = ([cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines)
     return {re.sub(r"^\[?`([^`]+)`.*$", r"\1", first): rest for first, *rest in split}

@@ -8,7 +8,7 @@ from typing import LiteralString, cast
 
 import pytest
 
-from penstock.base.settings import settings
+from penstock.base.settings import read_once
 from penstock.kernel.lane import create_lane
 from penstock.postgres.pool import connect
 from tests.docs.pages import ROOT, Block, blocks_of, name_of
@@ -26,9 +26,9 @@ LANES = ("payments",)  # What SQL on the reference pages speaks of.
 def environment(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Generator[str]:
     """Give the address of the test's own database as a reader would."""
     monkeypatch.setenv("PENSTOCK_DATABASE_URL", dsn)
-    settings.cache_clear()
+    read_once.cache_clear()
     yield dsn
-    settings.cache_clear()
+    read_once.cache_clear()
 
 
 @pytest.fixture

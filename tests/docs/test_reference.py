@@ -1,101 +1,94 @@
 """The reference is complete: what the code has, the pages list, and nothing else."""
 
-import ast
-from collections.abc import Iterator
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
-import click
+import pytest
 
-from penstock.api.metrics import METRICS
-from penstock.api.problem import status_of
-from penstock.base.errors import PenstockError
-from penstock.base.settings import PREFIX, Settings
-from penstock.cli.exits import exit_code
 from penstock.cli.lane import policy
-from penstock.cli.output import text
-from penstock.cli.root import penstock
-from penstock.kernel.lane import POLICY_FIELDS, create_lane
+from penstock.console.output import text
+from penstock.kernel.lane import FIELDS, create_lane
 from penstock.postgres.pool import Pool
-from tests.api.scene import all_endpoints
-from tests.docs.pages import ROOT, anchors_of, cells_of, read, rows_of
-
-SOURCE = ROOT / "src" / "penstock"
-LEVELS = {"debug", "info", "warning", "error"}
-EVERYWHERE = {"--json", "--data-dir", "--help"}
+from tests.docs.pages import ROOT, cells_of, read
+from tools.reference.__main__ import FOLDER, renew
 
 
-def test_every_setting_has_an_entry() -> None:
-    """A variable that is not written down is set by nobody."""
-    listed = rows_of(read("docs/reference/settings.md"))
-
-    variables = {
-        str(field.validation_alias or PREFIX + name.upper())
-        for name, field in Settings.model_fields.items()
-    }
-    assert listed == variables
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    """Return a folder with a copy of the reference pages."""
+    shutil.copytree(ROOT / FOLDER, tmp_path / FOLDER)
+    return tmp_path
 
 
-def test_every_error_has_an_entry_with_its_status_and_exit_code() -> None:
-    """Programs act on codes; they must be able to look them up."""
-    page = "docs/reference/errors.md"
-    listed = {code: cells for code, cells in cells_of(read(page)).items() if len(cells) == 3}
+def test_pages_are_what_the_code_generates() -> None:
+    """What is not in the reference is used by nobody; `make docs` writes what is missing."""
+    run = subprocess.run(
+        [sys.executable, "-m", "tools.reference", "--check"],
+        cwd=ROOT,
+        env=os.environ | {"PENSTOCK_DOMAINS": "slots"},  # What this process runs does not matter.
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
-    errors = {error.code: error for error in (PenstockError, *descendants(PenstockError))}
-    assert listed == {
-        code: [f"`{error.__name__}`", str(status_of(error)), str(int(exit_code(bare(error))))]
-        for code, error in errors.items()
-    }
-    assert errors.keys() <= anchors_of(ROOT / page)
-
-
-def test_every_log_event_has_an_entry_with_its_levels() -> None:
-    """Who is woken by a line wants to know what it means."""
-    table, _, _ = read("docs/reference/log-events.md").partition("## Keys")
-    listed = {event: set(levels.split(", ")) for event, (levels, *_) in cells_of(table).items()}
-
-    logged: dict[str, set[str]] = {}
-    for event, level in events():
-        logged.setdefault(event, set()).add(level)
-    assert listed == logged
+    assert (run.stderr, run.returncode) == ("", 0)
 
 
-def test_every_metric_has_an_entry_with_its_type() -> None:
-    listed = cells_of(read("docs/reference/metrics.md"))
+def test_a_page_that_differs_is_named_and_written_again(pages: Path) -> None:
+    page = pages / FOLDER / "settings.md"
+    right = page.read_text(encoding="utf-8")
+    page.write_text(right.replace("| `8080` |", "| `8081` |"), encoding="utf-8")
 
-    assert {name: cells[0] for name, cells in listed.items()} == {
-        name: kind for name, (kind, _) in METRICS.items()
-    }
+    found = renew(pages, "settings.md", is_check=True)
+    repaired = renew(pages, "settings.md", is_check=False)
 
-
-def test_every_verb_has_a_section_with_its_options() -> None:
-    sections = {
-        title.strip(): body
-        for title, _, body in (
-            section.partition("\n") for section in read("docs/reference/cli.md").split("\n### ")[1:]
-        )
-    }
-
-    verbs = dict(verbs_of(penstock, "penstock"))
-    assert sections.keys() == verbs.keys()
-    for name, verb in verbs.items():
-        options = {
-            option
-            for parameter in verb.params
-            for option in parameter.opts
-            if option.startswith("--")
-        }
-        missing = {option for option in options - EVERYWHERE if f"`{option}" not in sections[name]}
-        assert not missing, name
+    assert found == f"{FOLDER}/settings.md: differs from the code; run `make docs`"
+    assert repaired is None
+    assert page.read_text(encoding="utf-8") == right
 
 
-def test_every_endpoint_has_an_entry_with_its_scope() -> None:
-    lines = (line.strip("| ").split(" | ") for line in read("docs/reference/rest.md").splitlines())
-    listed = {
-        (cells[0], cells[1].strip("`"), cells[2])
-        for cells in lines
-        if cells[0] in {"GET", "POST", "PUT", "PATCH", "DELETE"}
-    }
+def test_hand_written_text_around_a_block_stays(pages: Path) -> None:
+    page = pages / FOLDER / "settings.md"
+    longer = page.read_text(encoding="utf-8") + "\nMore advice.\n"
+    page.write_text(longer, encoding="utf-8")
 
-    assert listed == {(each.method, each.path, each.scope or "none") for each in all_endpoints()}
+    assert renew(pages, "settings.md", is_check=False) is None
+    assert page.read_text(encoding="utf-8") == longer
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (("KafkaSettings", "KafkaOptions"), "blocks that nothing generates: KafkaOptions"),
+        (("generated: KafkaSettings", "KafkaSettings"), "no block for: KafkaSettings"),
+    ],
+)
+def test_a_block_without_a_source_or_without_a_place_is_refused(
+    pages: Path, change: tuple[str, str], problem: str
+) -> None:
+    """A misspelled marker would leave its block as it is for ever."""
+    page = pages / FOLDER / "settings.md"
+    page.write_text(page.read_text(encoding="utf-8").replace(*change), encoding="utf-8")
+
+    assert (
+        renew(pages, "settings.md", is_check=False)
+        == f"{FOLDER}/settings.md: the page has {problem}"
+    )
+
+
+def test_a_log_event_without_a_meaning_is_refused(pages: Path) -> None:
+    """A person who is woken by a log line must find out what it means."""
+    page = pages / FOLDER / "log-events.md"
+    lines = page.read_text(encoding="utf-8").splitlines(keepends=True)
+    page.write_text("".join(each for each in lines if "`lease.lost`" not in each), encoding="utf-8")
+
+    problem = renew(pages, "log-events.md", is_check=False)
+
+    assert problem is not None
+    assert problem.endswith(": lease.lost")
 
 
 async def test_every_field_of_a_policy_has_an_entry_with_its_default(db: Pool) -> None:
@@ -104,7 +97,7 @@ async def test_every_field_of_a_policy_has_an_entry_with_its_default(db: Pool) -
 
     listed = cells_of(read("docs/reference/lane-policy.md"))
 
-    defaults = {name: text(value) for name, value in policy(lane).items() if name in POLICY_FIELDS}
+    defaults = {name: text(value) for name, value in policy(lane).items() if name in FIELDS}
     assert {name: cells[0] for name, cells in listed.items()} == defaults
 
 
@@ -122,7 +115,7 @@ async def test_every_table_has_an_entry_with_its_columns(db: Pool) -> None:
         """
     )
     stored = {row["relname"]: {f"`{column}`" for column in row["columns"]} for row in rows}
-    summed_up = {f"`{field}`" for field in POLICY_FIELDS}
+    summed_up = {f"`{field}`" for field in FIELDS}
     stored["lane"] = stored["lane"] - summed_up | {"the [policy](lane-policy.md)"}
     assert listed == stored
 
@@ -135,36 +128,3 @@ async def test_every_function_has_an_entry(db: Pool) -> None:
     )
     for name in (f"penstock.{row['proname']}" for row in rows):
         assert f"### {name}\n" in page or f"| `{name}` |" in page, name
-
-
-def descendants(error: type[PenstockError]) -> Iterator[type[PenstockError]]:
-    for child in error.__subclasses__():
-        yield child
-        yield from descendants(child)
-
-
-def bare(error: type[PenstockError]) -> PenstockError:
-    """Return an instance without its data; only its class matters for the code."""
-    return error.__new__(error)
-
-
-def events() -> Iterator[tuple[str, str]]:
-    """Yield the event and the level of every call of a logger with a literal in the source."""
-    for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            match node:
-                case ast.Call(
-                    func=ast.Attribute(value=logger, attr=level),
-                    args=[ast.Constant(value=str(event)), *_],
-                ) if level in LEVELS and ast.unparse(logger).rsplit(".", 1)[-1] in ("log", "_log"):
-                    yield event, level
-                case _:
-                    pass
-
-
-def verbs_of(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
-    if isinstance(command, click.Group):
-        for name, child in command.commands.items():
-            yield from verbs_of(child, f"{path} {name}")
-    else:
-        yield path, command
