@@ -19,7 +19,7 @@ from bench.process import NoAnswer, answer, listening
 from penstock import Penstock
 from penstock.base import log
 from penstock.domains.slots.assign import SlotRequest, assign_many
-from penstock.kernel.keys import create_key
+from penstock.kernel.api_keys import create_key
 
 POOL: Final = "default"
 CAPACITY: Final = 100

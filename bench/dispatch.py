@@ -25,12 +25,11 @@ from penstock import Penstock
 from penstock.base import log
 from penstock.base.vault import Vault
 from penstock.domains.webhooks.accept import accept_events
+from penstock.domains.webhooks.domain import LANE
 from penstock.domains.webhooks.event import Accepted, NewEvent
-from penstock.domains.webhooks.plug import LANE
-from penstock.domains.webhooks.subscription import NewSubscription, Office
-from penstock.integrations.http_client import Egress
-from penstock.integrations.http_client.poster import Poster
-from penstock.kernel.keys import create_key
+from penstock.domains.webhooks.subscription import NewSubscription, SubscriptionService
+from penstock.integrations.http_client import Client, Egress
+from penstock.kernel.api_keys import create_key
 from penstock.kernel.lane import set_lane
 from penstock.postgres.pool import Connection, Pool
 
@@ -95,7 +94,7 @@ async def prepared(
 ) -> AsyncGenerator[Scene]:
     """Make a database with these subscriptions, and change the lane's policy."""
     log.configure("warning")
-    office = Office(vault=Vault(SECRET_KEY), poster=Poster(Egress((LOOPBACK,))))
+    service = SubscriptionService(vault=Vault(SECRET_KEY), poster=Client(Egress((LOOPBACK,))))
     bench.report.doing("penstock: subscriptions")
     async with (
         bench.server.database(DATABASE) as database,
@@ -103,7 +102,7 @@ async def prepared(
     ):
         async with app.pool.acquire() as db:
             for each in subscriptions:
-                await office.create(db, each, who=WHO)
+                await service.create(db, each, who=WHO)
             if policy:
                 await set_lane(db, lane, who=WHO, **policy)
         yield Scene(bench=bench, database=database, pool=app.pool)

@@ -69,6 +69,15 @@ def aiohttp_peer(module: str) -> Callable[[], Launch]:
     return prepare
 
 
+def httpcore_peer(module: str) -> Callable[[], Launch]:
+    """Return what prepares an environment with httpcore and launches one module in it."""
+
+    def prepare() -> Launch:
+        return _module(_venv(HOME / "httpcore", sys.executable, pins.HTTPCORE), module)
+
+    return prepare
+
+
 def node_peer(script: str) -> Callable[[], Launch]:
     """Return what prepares the Node environment and launches one adapter in it."""
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from bench.dispatch import WHO, DispatchFailed, Scene, working
 from bench.receiver import Receiver
-from penstock.domains.webhooks.plug import LANE
+from penstock.domains.webhooks.domain import LANE
 from penstock.kernel.lane import pause_lane, resume_lane
 
 WORKERS: Final = 4

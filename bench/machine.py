@@ -1,4 +1,4 @@
-"""How much of the machine others use while we measure: a number to judge the ratios by."""
+"""How much of the machine others use while we measure: a number to classify the ratios by."""
 
 import contextlib
 import os

@@ -15,6 +15,7 @@ OBAN_PYTHON: Final = (3, 12)  # the least that PyPI's oban accepts
 
 # Only POSTs, beside our deliveries of webhooks.
 AIOHTTP: Final = ("aiohttp==3.14.5", "uvloop==0.23.0")
+HTTPCORE: Final = ("httpcore[asyncio]==1.0.9", "uvloop==0.23.0")
 
 # The `node` package brings its own Node: both peers ask for more than many machines have.
 NODE_PEERS: Final = (

@@ -9,7 +9,7 @@ import uvloop
 
 from bench.environment import ROOT, Launch
 from bench.peers.posting import asked, post_for
-from penstock.integrations.http_client import Client, Egress, parse_target, prepare_route
+from penstock.integrations.http_client import Client, Egress
 
 LAUNCH: Final = Launch(
     command=(sys.executable, "-m", "bench.posting"),
@@ -21,8 +21,8 @@ LOOPBACK: Final = ip_network("127.0.0.0/8")
 
 async def main() -> None:
     wanted = asked()
-    route = prepare_route(parse_target(wanted.url), (("Content-Type", "application/json"),))
     async with Client(Egress((LOOPBACK,))) as client:
+        route = client.prepare(wanted.url, [("Content-Type", "application/json")])
 
         async def post() -> int:
             answer = await client.post(route, b"", wanted.body, timeout=TIMEOUT_SECONDS)

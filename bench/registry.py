@@ -9,6 +9,7 @@ from bench.environment import (
     Launch,
     Unavailable,
     aiohttp_peer,
+    httpcore_peer,
     node_peer,
     oban_peer,
     python_peer,
@@ -32,9 +33,21 @@ PEERS: Final = (
     Peer(name="oban", prepare=oban_peer("bench.peers.oban"), items_max=20_000, has_key=False),
     Peer(name="procrastinate", prepare=python_peer("bench.peers.procrastinate"), items_max=3_000),
 )
-# No queue, so it is prepared only when webhooks are measured.
+# No queues, so they are prepared only when webhooks are measured.
 AIOHTTP: Final = Peer(
     name="aiohttp alone", prepare=aiohttp_peer("bench.peers.aiohttp"), items_max=0, has_key=False
+)
+HTTPCORE: Final = Peer(
+    name="httpcore, pinned address",
+    prepare=httpcore_peer("bench.peers.httpcore"),
+    items_max=0,
+    has_key=False,
+)
+HTTPCORE_UNPOOLED: Final = Peer(
+    name="httpcore, pinned, without its pool",
+    prepare=httpcore_peer("bench.peers.httpcore_unpooled"),
+    items_max=0,
+    has_key=False,
 )
 
 

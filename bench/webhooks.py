@@ -49,10 +49,10 @@ from bench.nginx import nginx
 from bench.process import NoAnswer, NotReady, answer
 from bench.receiver import receiving
 from bench.redis import redis
-from bench.registry import AIOHTTP, Subject, peer_subject
+from bench.registry import AIOHTTP, HTTPCORE, HTTPCORE_UNPOOLED, Subject, peer_subject
 from penstock.base.errors import PenstockError
-from penstock.domains.webhooks.envelope import compose
-from penstock.domains.webhooks.plug import ORDERED_LANE, POLICY
+from penstock.domains.webhooks.body import compose
+from penstock.domains.webhooks.domain import ORDERED_LANE, POLICY
 from penstock.domains.webhooks.subscription import NewSubscription
 
 AT_ONCE: Final = 100
@@ -84,7 +84,7 @@ Figures = tuple[float, dict[str, float]]
 
 async def deliver(bench: Bench) -> list[Row]:
     """Deliveries per second with all guards on, against HTTP clients that do nothing but POST."""
-    alone = Subject(name="our client alone", launch=posting.LAUNCH, items_max=0)
+    alone = _our_client()
     bench.report.doing("aiohttp: preparing its environment")
     peer = await asyncio.to_thread(peer_subject, AIOHTTP)
     theirs: list[Measurement] = []
@@ -114,6 +114,27 @@ async def deliver(bench: Bench) -> list[Row]:
             bar=None,
         ),
     ]
+
+
+async def clients(bench: Bench) -> list[Row]:
+    """POSTs per second of HTTP clients alone, and the CPU time that each POST takes."""
+    bench.report.doing("HTTP clients: preparing their environments")
+    wanted = (AIOHTTP, HTTPCORE, HTTPCORE_UNPOOLED)
+    peers = [await asyncio.to_thread(peer_subject, peer) for peer in wanted]
+    own: list[Measurement] = []
+    theirs: list[list[Measurement]] = [[] for _ in peers]
+    await bench.quiet()
+    for _ in range(bench.sizes.rounds):
+        own.append(await _post(bench, _our_client()))
+        for peer, measured in zip(peers, theirs, strict=True):
+            measured.append(await _post(bench, peer))
+    rows: list[Row] = []
+    for measured in theirs:
+        ours, peer_turn = middle_turn(own, measured)
+        cpu = detail(ours, "cpu", "µs"), detail(peer_turn, "cpu", "µs")
+        rows.append(ratio_row(f"POSTs, {AT_ONCE} at once", ours, peer_turn, bar=None))
+        rows.append(ratio_row("CPU time per POST", *cpu, bar=None))
+    return rows
 
 
 async def accepts(bench: Bench) -> list[Row]:
@@ -254,12 +275,17 @@ async def order(bench: Bench) -> list[Row]:
 
 CASES: Final[dict[str, Case]] = {
     "webhooks_deliver": deliver,
+    "webhooks_clients": clients,
     "webhooks_accept": accepts,
     "webhooks_statements": statements,
     "webhooks_hanging": hung,
     "webhooks_rate": rate,
     "webhooks_order": order,
 }
+
+
+def _our_client() -> Subject:
+    return Subject(name="our client alone", launch=posting.LAUNCH, items_max=0)
 
 
 def _deliveries(bench: Bench) -> int:
@@ -301,7 +327,9 @@ async def _post(bench: Bench, subject: Subject) -> Measurement:
                 done = await answer(
                     (*subject.launch.command, json.dumps(asked)), subject.launch.variables
                 )
-        return number(done, "items") / number(done, "seconds"), {OTHERS: others.percent}
+        items = number(done, "items")
+        found = {"cpu": number(done, "cpu_seconds") / items * 1e6, OTHERS: others.percent}
+        return items / number(done, "seconds"), found
 
     return await _tried(bench, run, what="posts", unit="/s", subject=subject.name)
 
