@@ -31,6 +31,7 @@ API = "http://127.0.0.1:8080"
 MAKEFILE_TARGET = re.compile(r"^([a-z-]+):.*##", re.MULTILINE)
 METRIC_NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b(?=[{\[ ])")
 FUNCTIONS_OF_PROMQL = {"sum", "rate", "delta"}
+SYSTEM_COMMANDS = {"cp", "createdb", "export", "pg_dump", "pg_restore", "python"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -80,7 +81,7 @@ def test_a_command_exists_and_takes_its_options(block: Block) -> None:
             case "make":
                 assert words[1] in targets, command
             case other:
-                assert other in {"export", "python", "pg_dump"}, command
+                assert other in SYSTEM_COMMANDS, command
 
 
 @pytest.mark.parametrize("block", all_blocks("yaml"), ids=str)
