@@ -1,4 +1,4 @@
-"""A handler that takes whole batches and says for each item how it ended."""
+"""A handler that takes whole batches and returns one outcome per item."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ class Payment(msgspec.Struct):
 
 @app.handler("payments", batch_size=100, burst=100, rate=1000)
 async def pay(batch: list[Item[Payment]]) -> list[Outcome]:
-    """Send one file with many payments, and report about each of them."""
+    """Send one file with many payments, and return the outcome of each."""
     outcomes = [pay_one(item) for item in batch]
     if any(item.payload.to == "last" for item in batch):
         finished.set()
@@ -27,7 +27,7 @@ async def pay(batch: list[Item[Payment]]) -> list[Outcome]:
 
 
 def pay_one(item: Item[Payment]) -> Outcome:
-    """Pretend: accounts may be closed for good or busy for now."""
+    """Simulate a payment: some accounts are closed, some are busy for a time."""
     if item.payload.to == "closed":
         return Dead("the account is closed")
     if item.payload.to == "busy" and item.attempt == 1:
@@ -37,7 +37,7 @@ def pay_one(item: Item[Payment]) -> Outcome:
 
 
 async def main() -> None:
-    """Enqueue many at once (COPY, all or none) and work until the last is paid."""
+    """Enqueue many items (by COPY, all or none), and run the worker until the last is paid."""
     names = [*(f"account-{number}" for number in range(5)), "closed", "busy", "last"]
     payments = [Payment(to=name, amount=Money("12.50")) for name in names]
     async with app:

@@ -1,4 +1,4 @@
-"""A lane that takes its due instants from a slot pool: a burst for one instant is spread out."""
+"""A lane that takes its due instants from a slot pool, which spreads a burst for one instant."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -18,10 +18,10 @@ all_paid = asyncio.Event()
 paid: list[str] = []
 
 
-# With a pool that is there already, `slot_pool="payouts"` can stand here too.
+# If the pool already exists, `slot_pool="payouts"` can be an argument of the handler.
 @app.handler(LANE)
 async def pay(item: Item[str]) -> None:
-    """Runs when the item's slot has come, and not before."""
+    """Runs at the item's slot, not before."""
     assert datetime.now(UTC) >= item.due_at
     print("paid", item.payload)
     paid.append(item.payload)
@@ -30,10 +30,10 @@ async def pay(item: Item[str]) -> None:
 
 
 async def main() -> None:
-    """Enqueue five payouts for one instant, cancel one of them, and let another take its slot."""
+    """Enqueue five payouts for one instant, cancel one, and enqueue another that gets its slot."""
     async with app:
         async with app.pool.acquire() as db:
-            # Two a second, however many want the same instant.
+            # At most two per second, for any number of items with the same due instant.
             await set_config(
                 db, POOL, who="example", max_per_window=2, window_size=timedelta(seconds=1)
             )
@@ -45,7 +45,7 @@ async def main() -> None:
             for number, accepted in enumerate(items, start=1):
                 print(f"payout-{number} is due {await delay(db, accepted, due_at)} s later")
 
-            # The slot goes back in the transaction that cancels the item.
+            # The transaction that cancels the item also cancels its slot.
             await cancel(db, items[1].id, who="example")
             sixth = await app.enqueue(LANE, "payout-6", due_at=due_at)
             print(f"payout-6 is due {await delay(db, sixth, due_at)} s later, instead of payout-2")
@@ -53,7 +53,7 @@ async def main() -> None:
 
 
 async def delay(db: Connection, accepted: Accepted, due_at: datetime) -> float:
-    """Return how many seconds after the instant that it asked for an item is due."""
+    """Return how many seconds after its requested instant an item is due."""
     item = await read_item(db, accepted.id)
     assert item is not None
     assert item.due_at is not None

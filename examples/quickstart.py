@@ -1,10 +1,10 @@
-"""Penstock in twenty lines: a lane, its handler, three items, and a worker that ends with them."""
+"""Penstock in twenty lines: a lane, its handler, three items, and a worker that then stops."""
 
 import asyncio
 
 from penstock import Item, Penstock
 
-app = Penstock()  # On the database of `penstock up`, or on one it starts in .penstock.
+app = Penstock()  # Uses the database of `penstock up`, or starts one in .penstock.
 everybody_greeted = asyncio.Event()
 
 

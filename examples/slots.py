@@ -1,4 +1,4 @@
-"""A thousand statements all want 16:00 tomorrow: each is given an instant at once, at a pace."""
+"""A thousand statements request 16:00 tomorrow: each gets its own instant, at a limited rate."""
 
 import asyncio
 from collections import Counter
@@ -11,14 +11,14 @@ from penstock.domains.slots.config import set_config
 from penstock.domains.slots.forecast import forecast
 from penstock.postgres.pool import Connection
 
-POOL = "statements"  # 100 in every window of 4 seconds, that is one every 40 ms.
+POOL = "statements"  # 100 per window of 4 seconds: one every 40 ms.
 COUNT = 1000
 
 app = Penstock()
 
 
 async def main() -> None:
-    """Ask how long it will take, take the slots, and give one back."""
+    """Forecast the duration, take the slots, and cancel one."""
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     wanted_at = tomorrow.replace(hour=16, minute=0, second=0, microsecond=0)
     async with app, app.pool.acquire() as db:
@@ -28,11 +28,11 @@ async def main() -> None:
         ahead = await forecast(db, POOL, count=COUNT, from_at=wanted_at)
         print(f"forecast: from {ahead.first_at:%T} to {ahead.last_at:%T.%f}")
         await take_slots(db, wanted_at)
-        await give_one_back(db, wanted_at)
+        await cancel_one(db, wanted_at)
 
 
 async def take_slots(db: Connection, wanted_at: datetime) -> None:
-    """Book the burst; the same request again has the same answer, so a repeat is harmless."""
+    """Book the burst; a repeated request returns the same slot."""
     requests = [SlotRequest(f"statement-{number}", wanted_at) for number in range(COUNT)]
     slots = [each.slot for each in await assign_many(db, POOL, requests) if each.slot]
     again = await assign(db, POOL, requests[500])
@@ -42,8 +42,8 @@ async def take_slots(db: Connection, wanted_at: datetime) -> None:
     print(f"asked again, the answer is the same: {again == slots[500]}")
 
 
-async def give_one_back(db: Connection, wanted_at: datetime) -> None:
-    """Cancel one slot; whoever comes next gets the earliest that is free."""
+async def cancel_one(db: Connection, wanted_at: datetime) -> None:
+    """Cancel one slot; the next request gets the first free place."""
     await cancel(db, "statement-7", who="example")
     slot = await assign(db, POOL, SlotRequest("late-comer", wanted_at))
     print(f"late-comer has the slot of statement-7: {slot.scheduled_at:%T.%f}")

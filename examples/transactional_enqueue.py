@@ -1,4 +1,4 @@
-"""Enqueue in your own transaction: committed, it is dispatched; rolled back, it never was."""
+"""Enqueue in your own transaction: a commit dispatches the item, a rollback removes it."""
 
 import asyncio
 
@@ -12,17 +12,17 @@ mailed = asyncio.Event()
 
 @app.handler("mails")
 async def mail(item: Item[dict[str, int]]) -> None:
-    """Runs only for orders that are really there."""
+    """Runs only for committed orders."""
     print("mail about order", item.payload["order"])
     mailed.set()
 
 
 class OutOfStock(Exception):
-    """The shop's own reason to give an order up."""
+    """An error of the shop that rolls an order back."""
 
 
 async def order(db: asyncpg.Connection, number: int, *, in_stock: bool) -> None:
-    """Write an order and its mail together, or neither."""
+    """Insert an order and enqueue its mail, both or neither."""
     async with db.transaction():
         await db.execute("INSERT INTO shop_order VALUES ($1)", number)
         await app.enqueue("mails", {"order": number}, connection=db)
@@ -31,7 +31,7 @@ async def order(db: asyncpg.Connection, number: int, *, in_stock: bool) -> None:
 
 
 async def main() -> None:
-    """Place two orders, of which one fails, and send the mails that there are."""
+    """Place two orders, one of which fails, and send the mail of the other."""
     async with app:
         db = await asyncpg.connect(app.address)
         await db.execute("CREATE TABLE IF NOT EXISTS shop_order (number integer)")

@@ -1,8 +1,8 @@
-"""Events leave as signed webhooks; the receiver verifies them, and one that fails comes again."""
+"""Send events as signed webhooks; the receiver verifies them, and a failed one is retried."""
 
 import os
 
-# Webhooks go to public addresses unless others are allowed, and our receiver stands on loopback.
+# By default webhooks go only to public addresses; the receiver of this example is on loopback.
 os.environ.setdefault("PENSTOCK_EGRESS_ALLOW", "127.0.0.0/8")
 
 import asyncio
@@ -22,7 +22,7 @@ from penstock.domains.webhooks.subscription import NewSubscription
 from penstock.postgres.pool import Connection
 
 if "PENSTOCK_DATABASE_URL" in os.environ:
-    # The embedded database has a key in its folder to encrypt secrets with; others need one.
+    # The data folder of the embedded database has a key for secrets; other databases need one.
     os.environ.setdefault("PENSTOCK_SECRET_KEY", make_key())
 
 COUNT = 3
@@ -35,7 +35,7 @@ all_taken = asyncio.Event()
 
 
 async def main() -> None:
-    """Subscribe, send events, let them out, and see what became of the one that failed."""
+    """Subscribe, send events, deliver them, and print the attempts of the one that failed."""
     server = await asyncio.start_server(receive, "127.0.0.1", 0)
     port: int = server.sockets[0].getsockname()[1]
     async with server, app, app.pool.acquire() as db:
@@ -59,7 +59,7 @@ async def main() -> None:
 
 
 async def send_orders(db: Connection) -> list[str]:
-    """Accept events with all their deliveries, in one transaction with whatever else we store."""
+    """Accept events with all their deliveries, in the transaction of the caller."""
     events = [
         NewEvent(type="order.paid", data=json.dumps({"order": number}))
         for number in range(1, COUNT + 1)
@@ -70,11 +70,11 @@ async def send_orders(db: Connection) -> list[str]:
     return [each.event_id for each in accepted]
 
 
-# ------------------------------------------------------------------------------ the other side
+# --------------------------------------------------------------------------------- the receiver
 
 
 async def receive(reader: StreamReader, writer: StreamWriter) -> None:
-    """Take one request; in a receiver of yours, a web framework does all but two lines of it."""
+    """Handle one request; a web framework replaces all but two of these lines."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode().strip()
     headers = dict(line.split(": ", 1) for line in head.split("\r\n")[1:])
     body = await reader.readexactly(int(headers["Content-Length"]))
@@ -87,14 +87,14 @@ async def receive(reader: StreamReader, writer: StreamWriter) -> None:
 
 
 def is_signed(headers: dict[str, str], body: bytes) -> bool:
-    """Say whether our sender has sent these very bytes, within the last few minutes."""
+    """Return whether the sender signed these bytes within the last few minutes."""
     secrets = [read_secret(SECRET, "standard")]
     refused = verify(headers, body, profile="standard", secrets=secrets, now=datetime.now(UTC))
     return refused is None
 
 
 def take(order: int) -> int:
-    """Do the work; order 2 fails at first, as work does now and then."""
+    """Do the work; the first attempt of order 2 fails."""
     if order == 2 and order not in failed:
         failed.add(order)
         print(f"receiver: order {order} is genuine, but something goes wrong")

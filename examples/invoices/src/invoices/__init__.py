@@ -1,1 +1,1 @@
-"""Invoices: a domain for Penstock in a package of its own."""
+"""Invoices: a domain for Penstock in a separate package."""

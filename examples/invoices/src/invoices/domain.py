@@ -9,7 +9,7 @@ from penstock.contract import Domain, Kind, Resources, Runtime, Service, endpoin
 
 
 def build(resources: Resources) -> Runtime:
-    """Build what runs; called when a process opens, after the settings were checked."""
+    """Build the parts that run; called when a process opens, after the settings were validated."""
     chosen = resources.section(InvoiceSettings)
     work = Invoices(
         pool=resources.pool,

@@ -15,7 +15,7 @@ Name = Annotated[str, Meta(pattern="^[A-Za-z0-9-]{1,64}$")]
 
 
 class Invoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of a request, and of its answer."""
+    """The body of the request and of the response."""
 
     number: Name
     customer: Name

@@ -1,4 +1,4 @@
-"""Sending invoices and forgetting old ones. Creating them is a function of the database."""
+"""Send invoices and delete old ones. A function of the database creates them."""
 
 import asyncio
 from contextlib import suppress
@@ -15,7 +15,7 @@ from penstock.postgres.pool import Pool
 from penstock.postgres.statement import statement
 
 LANE = "invoices"
-FORGET_EVERY = timedelta(hours=1)  # Invoices are kept for years: an hour more does not matter.
+FORGET_EVERY = timedelta(hours=1)  # Invoices are kept for years, so an hour more does not matter.
 
 MARK_SENT = statement(__package__, "mark_sent.sql")
 FORGET_OLD = statement(__package__, "forget_old.sql")
@@ -34,7 +34,7 @@ class InvoiceRef(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invoices:
-    """What the worker runs."""
+    """The handler and the service."""
 
     pool: Pool
     log: Logger
@@ -43,7 +43,7 @@ class Invoices:
     keep: timedelta
 
     async def send(self, item: Item[InvoiceRef]) -> None:
-        """Send one invoice; a repeat finds that it is sent, and changes nothing."""
+        """Send one invoice; a repeat changes nothing."""
         # A real domain calls its mail provider here, with no transaction open.
         if await self.pool.fetchval(MARK_SENT, item.payload.number, self.sender):
             self.meter.count(SENT, 1)

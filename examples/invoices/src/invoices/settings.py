@@ -1,4 +1,4 @@
-"""The environment of invoices, and what `penstock doctor` says about it."""
+"""The settings of invoices, and their check in `penstock doctor`."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -24,14 +24,14 @@ class InvoiceSettings(BaseSettings):
 
     model_config = SECTION
 
-    # The address that invoices come from.
+    # The sender's address of invoices.
     invoices_sender: Annotated[str, AfterValidator(_address)] = PLACEHOLDER
     # How long sent invoices are kept, in ISO 8601, such as P3650D.
     invoices_keep: timedelta = Field(default=timedelta(days=3650), gt=timedelta(0))
 
 
 async def check_sender(resources: Resources) -> Finding:
-    """Warn when nobody has chosen a sender."""
+    """Warn if no sender is set."""
     sender = resources.section(InvoiceSettings).invoices_sender
     if sender == PLACEHOLDER:
         return Finding("warn", "invoices sender", "PENSTOCK_INVOICES_SENDER is not set")
