@@ -1,4 +1,4 @@
-"""Penstock lets due work out at a rate the other side can bear, and never loses or repeats any."""
+"""Penstock runs due work at a rate that the receiving side can handle; none is lost or repeated."""
 
 from penstock.app import Penstock
 from penstock.base.errors import PenstockError

@@ -1,4 +1,4 @@
-"""A Penstock: handlers by lane, the domains of this process, and their life cycle."""
+"""The application: handlers by lane, the domains of this process, and their life cycle."""
 
 import asyncio
 import inspect
@@ -35,15 +35,15 @@ Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 class Penstock:
     """An application: handlers by lane, and a way to enqueue.
 
-    Without a `dsn`, PENSTOCK_DATABASE_URL says where the database is; without that, it is the one
-    in the data folder, started if nobody runs it. Use the app with `async with`;
-    `enqueue_blocking` works without, on a database that is there.
+    Without a `dsn`, the database is that of PENSTOCK_DATABASE_URL, or else the embedded one in the
+    data folder, which is started unless it is running. Use the app with `async with`;
+    `enqueue_blocking` also works without it, on a running database.
     """
 
     dsn: str | None = None
     data_dir: Path | None = None  # Of an embedded database; None is PENSTOCK_DATA_DIR.
     domains: Sequence[Domain] | None = None  # None: those that PENSTOCK_DOMAINS names.
-    migrates: bool = True  # Or only check, when the app opens, that the schema fits.
+    migrates: bool = True  # False: the app only checks the schema when it opens.
     log: Logger = field(default_factory=get_logger)
     meter: Meter = field(default_factory=Meter)
     kinds: dict[str, AnyKind] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class Penstock:
         not_after: datetime | None = None,
         connection: object | None = None,
     ) -> Accepted:
-        """Do as `enqueue`, for code that does not await; safe to call from any thread."""
+        """Do the same as `enqueue`, for synchronous code; safe to call from any thread."""
         item = NewItem(
             payload=payload, key=key, due_at=due_at, order_key=order_key, not_after=not_after
         )
@@ -165,12 +165,12 @@ class Penstock:
             )
         if self._blocking is None:
             self._blocking = BlockingLoop()
-        return self._blocking.run(self._enqueue_apart(lane, item, payload_type))
+        return self._blocking.run(self._enqueue_on_blocking_loop(lane, item, payload_type))
 
-    async def _enqueue_apart(
+    async def _enqueue_on_blocking_loop(
         self, lane: str, item: NewItem, payload_type: type[Any] | None
     ) -> Accepted:
-        """Enqueue on the blocking loop, with a pool of its own: pools belong to one loop."""
+        """Enqueue with the pool of the blocking loop: a pool belongs to one loop."""
         if self._blocking_pool is None:
             self._blocking_pool = await open_pool(self.address, min_size=0, max_size=4)
         async with self._blocking_pool.acquire() as db:
@@ -208,7 +208,7 @@ class Penstock:
         return self._resources
 
     async def open(self) -> None:
-        """Wait for the database, migrate or check it, open the pool, make the handlers' lanes."""
+        """Wait for the database, migrate or check it, open the pool, create the lanes."""
         chosen = settings()
         domains = self.all_domains()
         read_settings_of(domains)
@@ -241,7 +241,7 @@ class Penstock:
             self._domain_lanes.append(kind.lane)
 
     async def _prepare(self, packages: Sequence[str]) -> None:
-        """Bring the database up to date; a repeat finds what is there already."""
+        """Migrate or check the schema and create the lanes; safe to repeat."""
         async with self.pool.acquire() as db:
             if self.migrates:
                 for name in await migrate(db, packages):
@@ -252,16 +252,16 @@ class Penstock:
                 await self.create_lane(db, lane, who="app", **self._policies.get(lane, {}))
 
     def keep_trying(self, work: Callable[[], Awaitable[T]]) -> Coroutine[Any, Any, T]:
-        """Await `work()`, which may be repeated, again and again while the database is away."""
+        """Await `work()` and repeat it while the database is unavailable; it must be repeatable."""
         return keep_trying(work, dsn=self.address, log=self.log)
 
     async def create_lane(self, db: Connection, lane: str, *, who: str, **policy: Any) -> Lane:
-        """Return the lane, made if it was not there: from the environment's policy and `policy`."""
+        """Return the lane; a new one gets the environment's policy, overridden by `policy`."""
         return await create_lane(db, lane, who=who, **default_policy(settings()) | policy)
 
     async def close(self) -> None:
         """Close the pools, and stop the database if this app has started it."""
-        # What domains have built holds the app's resources; when it opens again, they build anew.
+        # Domains are built with the app's resources; the next open builds them again.
         for lane in self._domain_lanes:
             del self.kinds[lane], self._policies[lane]
         self._domain_lanes.clear()
@@ -286,7 +286,7 @@ class Penstock:
         try:
             await self.open()
         except BaseException:
-            # Nobody calls __aexit__ then, and a server that we started would be left running.
+            # __aexit__ is not called then, and a server started here would keep running.
             await self.close()
             raise
         return self
@@ -297,7 +297,7 @@ class Penstock:
     async def run_worker(self, stop: asyncio.Event, *, lanes: Sequence[str] | None = None) -> None:
         """Run the handlers of all lanes, or of some, and the services, until `stop` is set.
 
-        Services end first, so that what they have taken in is still executed.
+        Services end first, so that items they have enqueued are still executed.
         """
         unknown = set(lanes or ()) - self.kinds.keys()
         if unknown:
@@ -314,11 +314,11 @@ class Penstock:
         if not self.services:
             await worker.run(stop)
             return
-        last = asyncio.Event()
+        stop_worker = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            spawn(group, worker.run(last), name="worker")
+            spawn(group, worker.run(stop_worker), name="worker")
             await self._run_services(stop)
-            last.set()
+            stop_worker.set()
 
     async def _run_services(self, stop: asyncio.Event) -> None:
         """Run the services until `stop` is set; cancel those that do not end within the grace."""
@@ -337,7 +337,7 @@ class Penstock:
         await supervise(lambda: service.run(stop), name=service.name, log=self.log)
 
     async def run_sweeper(self) -> None:
-        """Repair and clean until cancelled; one per deployment is enough, more do no harm."""
+        """Run the sweeper until cancelled; one per deployment is enough, more are harmless."""
         await supervise(
             lambda: sweep_forever(self.pool, meter=self.meter, log=self.log),
             name="sweeper",
@@ -346,7 +346,7 @@ class Penstock:
 
 
 def default_policy(chosen: Settings) -> dict[str, Any]:
-    """Return what the environment says of new lanes."""
+    """Return the policy that the environment sets for new lanes."""
     return {
         name: getattr(chosen, field.rule.setting)
         for name, field in FIELDS.items()

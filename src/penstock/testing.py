@@ -1,6 +1,6 @@
 """For tests of applications: run what is due at the instant of a fake clock, without a worker.
 
-The kernel's own claim, execute and settle do the work on a real database; nobody waits.
+The kernel's own claim, execute and settle run on a real database, and nothing waits in real time.
 """
 
 from dataclasses import dataclass, field
@@ -22,9 +22,9 @@ from penstock.postgres.pool import Connection
 
 __all__ = ["Attempted", "FakeClock", "run_due", "run_to_end"]
 
-ATTEMPTS_MAX = 10_000  # More than a test means to make; a handler that never ends an item, does.
+ATTEMPTS_MAX = 10_000  # Ends a test whose handler retries for ever.
 WORKER = "penstock.testing"
-MICROSECOND = timedelta(microseconds=1)  # The finest step of PostgreSQL's clock.
+MICROSECOND = timedelta(microseconds=1)  # The resolution of PostgreSQL's clock.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +38,11 @@ class Attempted:
 
 
 @dataclass(slots=True)
-class _Pass:
-    """One look at every lane: what was tried, and when it is worth looking again."""
+class _Round:
+    """One claim of every lane: the attempts made, and when more items can be claimed."""
 
     attempted: list[Attempted] = field(default_factory=list)
-    again_at: list[datetime] = field(default_factory=list)
+    next_at: list[datetime] = field(default_factory=list)
 
 
 async def run_due(
@@ -50,14 +50,14 @@ async def run_due(
 ) -> list[Attempted]:
     """Run what is due at `clock.now()`, until nothing is; return the attempts in their order.
 
-    The app must be open. Deadlines and expired leases are dealt with as the sweeper would. What a
-    handler puts off stays put off: the clock does not move. Raises AssertionError after
+    The app must be open. Deadlines and expired leases are handled as by the sweeper. What a
+    handler retries or snoozes waits: the clock does not move. Raises AssertionError after
     `attempts_max` attempts.
     """
     ran: list[Attempted] = []
-    while attempted := (await _look(app, clock.now())).attempted:
+    while attempted := (await _run_round(app, clock.now())).attempted:
         ran += attempted
-        _refuse_endless(ran, attempts_max)
+        _check_attempts_max(ran, attempts_max)
     return ran
 
 
@@ -68,40 +68,40 @@ async def run_to_end(
     until: datetime | None = None,
     attempts_max: int = ATTEMPTS_MAX,
 ) -> list[Attempted]:
-    """Run what is due, move the clock to when more is, and so on until nothing waits any more.
+    """Run what is due, advance the clock to the next due instant, and repeat until nothing is left.
 
     With `until`, the clock stops there. Held and dead items, and those of paused lanes, stay.
     """
     ran: list[Attempted] = []
     while True:
-        seen = await _look(app, clock.now())
-        ran += seen.attempted
-        _refuse_endless(ran, attempts_max)
-        if seen.attempted:
+        current = await _run_round(app, clock.now())
+        ran += current.attempted
+        _check_attempts_max(ran, attempts_max)
+        if current.attempted:
             continue
-        again_at = min(seen.again_at, default=None)
-        if again_at is None or (until is not None and again_at > until):
+        next_at = min(current.next_at, default=None)
+        if next_at is None or (until is not None and next_at > until):
             break
-        clock.advance(max(again_at - clock.now(), MICROSECOND))
+        clock.advance(max(next_at - clock.now(), MICROSECOND))
     if until is not None and until > clock.now():
         clock.advance(until - clock.now())
     return ran
 
 
-async def _look(app: Penstock, now: datetime) -> _Pass:
-    """Sweep, then take and run one batch of every lane that has a handler."""
-    seen = _Pass()
+async def _run_round(app: Penstock, now: datetime) -> _Round:
+    """Sweep, then claim and run one batch of every lane that has a handler."""
+    current = _Round()
     async with app.pool.acquire() as db:
         await rescue(db, now=now)
         await expire(db, now=now)
         await promote_vacated(db)
         await continue_replays(db, now=now)
         for kind in app.kinds.values():
-            await _run_batch(db, kind, seen, now=now)
-    return seen
+            await _run_batch(db, kind, current, now=now)
+    return current
 
 
-async def _run_batch(db: Connection, kind: AnyKind, seen: _Pass, *, now: datetime) -> None:
+async def _run_batch(db: Connection, kind: AnyKind, current: _Round, *, now: datetime) -> None:
     lane = await read_lane(db, kind.lane)
     found = await claim(
         db,
@@ -120,25 +120,25 @@ async def _run_batch(db: Connection, kind: AnyKind, seen: _Pass, *, now: datetim
             await settle(db, lane, found, ended=ended, closes=True, now=now)
         for claimed, ending in ((each.claimed, each.ending) for each in ended):
             if isinstance(ending, Returned):
-                seen.again_at.append(now + _to_microsecond(claimed.start_in))
+                current.next_at.append(now + _to_microsecond(claimed.start_in))
             else:
-                seen.attempted.append(
+                current.attempted.append(
                     Attempted(item_id=claimed.id, lane=lane.name, at=now, outcome=ending)
                 )
     elif found is not None:
-        seen.again_at.append(now + _to_microsecond(found))
+        current.next_at.append(now + _to_microsecond(found))
 
 
 async def _endings(lease: Lease, kind: AnyKind, *, now: datetime) -> list[tuple[Claimed, Ending]]:
-    """Run the items whose instant has come; give back what a lane's buffer claimed too early."""
+    """Run the items that may start now; return those that were claimed ahead of their start."""
     endings = {claimed.id: _refusal(claimed, now=now) for claimed in lease.items}
-    wanted = [claimed for claimed in lease.items if endings[claimed.id] is None]
+    startable = [claimed for claimed in lease.items if endings[claimed.id] is None]
     guard = Watchdog(kind.timeout).guard()
     if kind.handle_many is not None:
-        outcomes = await execute_many(wanted, kind, lease.token, guard=guard)
+        outcomes = await execute_many(startable, kind, lease.token, guard=guard)
     else:
-        outcomes = [await execute(each, kind, lease.token, guard=guard) for each in wanted]
-    made = {claimed.id: outcome for claimed, outcome in zip(wanted, outcomes, strict=True)}
+        outcomes = [await execute(each, kind, lease.token, guard=guard) for each in startable]
+    made = {claimed.id: outcome for claimed, outcome in zip(startable, outcomes, strict=True)}
     return [(claimed, endings[claimed.id] or made[claimed.id]) for claimed in lease.items]
 
 
@@ -151,11 +151,11 @@ def _refusal(claimed: Claimed, *, now: datetime) -> Ending | None:
 
 
 def _to_microsecond(seconds: float) -> timedelta:
-    """Return the wait that the database means; a float of seconds is exact to the nearest."""
+    """Return a wait in seconds, rounded to the resolution of PostgreSQL's clock."""
     return timedelta(microseconds=round(seconds * 1_000_000))
 
 
-def _refuse_endless(ran: list[Attempted], attempts_max: int) -> None:
+def _check_attempts_max(ran: list[Attempted], attempts_max: int) -> None:
     if len(ran) > attempts_max:
         last = ran[-1]
         raise AssertionError(

@@ -1,4 +1,4 @@
-"""The command line in this process, on a database of the test's own."""
+"""Run the command line in this process, on the test's own database."""
 
 import threading
 from collections.abc import Callable, Generator
@@ -32,19 +32,19 @@ def bare_cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     def run(*arguments: str) -> Ended:
         codes: list[int] = []
 
-        def leave() -> None:
+        def run_main() -> None:
             try:
                 main(arguments)
-            except SystemExit as left:
-                codes.append(int(left.code or 0))
+            except SystemExit as ended:
+                codes.append(int(ended.code or 0))
 
-        # A thread of its own: the command runs a loop, and the test's loop runs in this one.
-        thread = threading.Thread(target=leave)
+        # In a thread: the command runs an event loop, and the test's loop runs in this one.
+        thread = threading.Thread(target=run_main)
         thread.start()
         thread.join()
-        said = capsys.readouterr()
+        printed = capsys.readouterr()
         (code,) = codes
-        return Ended(code=code, out=said.out, err=said.err)
+        return Ended(code=code, out=printed.out, err=printed.err)
 
     yield run
     read_once.cache_clear()

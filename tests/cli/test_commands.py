@@ -1,4 +1,4 @@
-"""The verbs on a real database: what they print, what they change, and how they refuse."""
+"""The verbs on a real database: output, changes and errors."""
 
 import json
 import sys
@@ -48,7 +48,7 @@ async def kill(db: Pool, reason: str) -> None:
 
 
 @pytest.mark.usefixtures("lane")
-async def test_a_policy_set_by_words_is_stored_and_audited(cli: Cli, db: Pool) -> None:
+async def test_a_changed_policy_is_stored_and_audited(cli: Cli, db: Pool) -> None:
     ended = cli("lane", "set", LANE, "rate=1000", "lease=2m", "--json")
 
     assert json.loads(ended.out)["lease"] == "PT120S"
@@ -59,7 +59,7 @@ async def test_a_policy_set_by_words_is_stored_and_audited(cli: Cli, db: Pool) -
 
 
 @pytest.mark.usefixtures("lane")
-async def test_one_wrong_word_changes_nothing(cli: Cli, db: Pool) -> None:
+async def test_one_bad_value_changes_nothing(cli: Cli, db: Pool) -> None:
     ended = cli("lane", "set", LANE, "batch_size=7", "rate=-1")
 
     assert ended.code == 2
@@ -132,7 +132,7 @@ async def test_an_item_is_rescheduled_and_cancelled(cli: Cli, db: Pool) -> None:
 
 
 @pytest.mark.usefixtures("lane")
-def test_what_the_state_does_not_allow_is_a_conflict(cli: Cli) -> None:
+def test_an_action_that_the_state_forbids_is_a_conflict(cli: Cli) -> None:
     item_id = enqueue(cli, "1")
 
     ended = cli("item", "retry", str(item_id))
@@ -153,13 +153,13 @@ def test_a_key_with_another_payload_is_a_conflict_with_both_hashes(cli: Cli) -> 
 
 
 BAD_ITEMS = {
-    "no JSON": ["{"],
+    "not JSON": ["{"],
     "NaN": ["NaN"],
     "a NUL": ['"\\u0000"'],
     "too deep": ["[" * 100 + "]" * 100],
-    "absurdly deep": ["[" * 100_000],
+    "far too deep": ["[" * 100_000],
     "too large": ['"' + "x" * 300_000 + '"'],
-    "a year that cannot be": ["1", "--due-at", "9999-01-01T00:00:00Z"],
+    "a year out of range": ["1", "--due-at", "9999-01-01T00:00:00Z"],
     "no time zone": ["1", "--due-at", "2030-01-01T00:00:00"],
     "a key too long": ["1", "--key", "k" * 256],
     "an empty key": ["1", "--key", ""],
@@ -171,7 +171,7 @@ BAD_ITEMS = {
 
 @pytest.mark.usefixtures("lane")
 @pytest.mark.parametrize("arguments", BAD_ITEMS.values(), ids=BAD_ITEMS)
-async def test_a_bad_item_is_one_line_and_nothing_is_written(
+async def test_a_bad_item_is_reported_in_one_line_and_not_written(
     cli: Cli, db: Pool, arguments: list[str]
 ) -> None:
     ended = cli("item", "enqueue", LANE, *arguments)
@@ -190,7 +190,7 @@ def test_an_unknown_lane_is_bad_input(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("lane")
-async def test_a_file_of_items_is_taken_whole(cli: Cli, db: Pool, tmp_path: Path) -> None:
+async def test_a_file_of_items_is_enqueued_completely(cli: Cli, db: Pool, tmp_path: Path) -> None:
     file = tmp_path / "items.ndjson"
     file.write_text('{"payload": 1, "key": "a"}\n\n{"payload": 2}\n{"payload": 1, "key": "a"}\n')
 
@@ -214,7 +214,7 @@ async def test_a_file_of_items_is_taken_whole(cli: Cli, db: Pool, tmp_path: Path
         "\xff",
     ],
 )
-async def test_one_bad_line_refuses_the_file_and_is_named(
+async def test_one_bad_line_refuses_the_file_and_is_reported(
     cli: Cli, db: Pool, *, tmp_path: Path, line: str
 ) -> None:
     file = tmp_path / "items.ndjson"
@@ -250,8 +250,8 @@ async def test_dead_items_are_listed_and_replayed_by_reason(cli: Cli, db: Pool) 
 
 
 @pytest.mark.usefixtures("lane")
-async def test_a_replay_is_not_begun_where_nobody_can_say_yes(cli: Cli, db: Pool) -> None:
-    """A script must say so itself."""
+async def test_a_replay_without_a_terminal_needs_yes(cli: Cli, db: Pool) -> None:
+    """A script must give --yes."""
     enqueue(cli, "1")
     await kill(db, "broken")
 
@@ -265,7 +265,7 @@ async def test_a_replay_is_not_begun_where_nobody_can_say_yes(cli: Cli, db: Pool
 # ----------------------------------------------------------------------- keys, doctor, migrations
 
 
-def test_a_token_is_printed_when_it_is_made_and_never_again(cli: Cli) -> None:
+def test_a_token_is_printed_when_it_is_created_and_never_again(cli: Cli) -> None:
     made = json.loads(cli("key", "create", "ci", "--scope", "produce", "--json").out)
 
     (listed,) = cli("key", "list", "--json").out.splitlines()
@@ -283,7 +283,7 @@ def test_a_key_needs_a_known_scope(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("lane")
-async def test_the_doctor_warns_of_what_a_person_should_look_at(cli: Cli, db: Pool) -> None:
+async def test_doctor_warns_about_dead_letters_and_paused_lanes(cli: Cli, db: Pool) -> None:
     enqueue(cli, "1")
     await kill(db, "broken")
     cli("lane", "pause", LANE)
@@ -297,20 +297,20 @@ async def test_the_doctor_warns_of_what_a_person_should_look_at(cli: Cli, db: Po
     assert findings["dead letters"]["detail"].startswith(f"1 in {LANE}")
 
 
-def test_an_empty_database_is_found_out_and_migrated(
+def test_an_empty_database_is_reported_and_migrated(
     cli: Cli, empty_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PENSTOCK_DATABASE_URL", empty_dsn)
 
     before = cli("lane", "list")
     check = cli("migrate", "--check")
-    sick = cli("doctor")
+    doctor = cli("doctor")
     applied = cli("migrate")
     again = cli("migrate", "--check")
 
     assert (before.code, before.err.count("\n")) == (1, 1)
     assert "penstock migrate" in before.err
-    assert (check.code, sick.code) == (1, 1)
+    assert (check.code, doctor.code) == (1, 1)
     assert "applied penstock.kernel/0001_kernel" in applied.out
     assert (again.code, again.out) == (0, "the schema is up to date\n")
 
@@ -327,7 +327,7 @@ async def test_migrate_extends_the_search_path_on_request(cli: Cli, dsn: str) ->
     assert refused.code == 2
 
 
-def test_without_a_database_the_way_out_is_named(bare_cli: Cli, tmp_path: Path) -> None:
+def test_without_a_database_the_error_names_penstock_up(bare_cli: Cli, tmp_path: Path) -> None:
     ended = bare_cli("lane", "list", "--data-dir", str(tmp_path))
 
     assert ended.code == 4
@@ -359,7 +359,9 @@ def test_without_a_database_the_way_out_is_named(bare_cli: Cli, tmp_path: Path) 
     ],
     ids=" ".join,
 )
-def test_wrong_usage_is_one_line_and_code_2(bare_cli: Cli, arguments: list[str]) -> None:
+def test_wrong_usage_is_reported_in_one_line_with_code_2(
+    bare_cli: Cli, arguments: list[str]
+) -> None:
     ended = bare_cli(*arguments)
 
     assert (ended.code, ended.out) == (2, "")
@@ -367,7 +369,7 @@ def test_wrong_usage_is_one_line_and_code_2(bare_cli: Cli, arguments: list[str])
     assert ended.err.count("\n") == 1
 
 
-def test_a_wrong_setting_is_named(bare_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_setting_is_reported_by_name(bare_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_PORT", "high")
 
     ended = bare_cli("lane", "list")
@@ -376,7 +378,7 @@ def test_a_wrong_setting_is_named(bare_cli: Cli, monkeypatch: pytest.MonkeyPatch
     assert ended.err.startswith("penstock: PENSTOCK_PORT: ")
 
 
-def test_help_and_version_are_no_errors(bare_cli: Cli) -> None:
+def test_help_and_version_are_not_errors(bare_cli: Cli) -> None:
     assert bare_cli("--version").out.startswith("penstock ")
     assert "Exit codes" in bare_cli("--help").out
     assert bare_cli("item", "enqueue", "--help").code == 0
@@ -385,7 +387,7 @@ def test_help_and_version_are_no_errors(bare_cli: Cli) -> None:
 def test_the_demo_names_the_extra_that_is_missing(
     bare_cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before a minute is spent on what could not be drawn."""
+    """It fails before the run, not after it."""
     monkeypatch.setitem(sys.modules, "plotext", None)
 
     ended = bare_cli("demo")

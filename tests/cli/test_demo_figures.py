@@ -1,4 +1,4 @@
-"""The demo's proof is only as good as its arithmetic."""
+"""The arithmetic of the demo's figures."""
 
 from collections import Counter
 
@@ -14,9 +14,9 @@ instants = some.lists(some.integers(0, 5000).map(lambda milliseconds: millisecon
 
 @given(instants)
 def test_the_peak_is_that_of_the_busiest_window(given: list[float]) -> None:
-    slowly = max((sum(a <= b < a + 1.0 for b in given) for a in given), default=0)
+    expected = max((sum(a <= b < a + 1.0 for b in given) for a in given), default=0)
 
-    assert abs(peak(given) - slowly) <= max(Counter(given).values(), default=0)
+    assert abs(peak(given) - expected) <= max(Counter(given).values(), default=0)
     assert all(count <= peak(given) for _, count in sliding(given))
 
 
@@ -27,7 +27,7 @@ def test_a_steady_flow_has_a_steady_rate() -> None:
     assert set(rates(flow, width=1.0)) == {128}
 
 
-def test_what_was_not_seen_is_lost_and_what_was_seen_twice_is_repeated() -> None:
+def test_an_item_without_a_start_is_lost_and_one_with_two_is_repeated() -> None:
     record = Record()
     for item_id in (1, 2, 2, 3):
         record.note(item_id, 0.1 * item_id)

@@ -20,7 +20,7 @@ from penstock.console.exits import Exit, exit_code, innermost, message
         (ZeroDivisionError(), Exit.FAILED),
     ],
 )
-def test_an_error_has_its_code(failure: Exception, code: Exit) -> None:
+def test_an_error_has_its_exit_code(failure: Exception, code: Exit) -> None:
     assert exit_code(failure) == code
 
 
@@ -30,15 +30,15 @@ def test_a_message_is_one_line() -> None:
     )
 
 
-def test_a_stranger_is_named_without_its_words() -> None:
-    """They may hold anything, a password in an address for one."""
-    told = message(ValueError("postgresql://me:secret@host"))
+def test_an_unexpected_error_is_reported_without_its_message() -> None:
+    """The message may contain anything, such as a password in an address."""
+    printed = message(ValueError("postgresql://me:secret@host"))
 
-    assert "ValueError" in told
-    assert "secret" not in told
+    assert "ValueError" in printed
+    assert "secret" not in printed
 
 
-def test_the_failure_inside_a_task_group_is_what_counts() -> None:
+def test_the_error_inside_a_task_group_is_reported() -> None:
     inner = errors.DatabaseAway("gone")
     group = ExceptionGroup("outer", [ExceptionGroup("inner", [inner])])
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.cli.lifetime import OPEN_FILES
 
-# In a process of its own, which has few files allowed and may have more.
+# In a separate process, whose limit is lowered first.
 OPENED = """
 import resource
 from pathlib import Path
@@ -21,13 +21,13 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], most, int(status["FDSize"])
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc")
-def test_as_many_files_as_calls_may_be_opened_and_the_table_need_not_grow() -> None:
-    told = subprocess.run(
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_the_limit_of_open_files_is_raised_and_their_table_enlarged() -> None:
+    printed = subprocess.run(
         (sys.executable, "-c", OPENED), capture_output=True, text=True, check=True
     )
 
-    allowed, most, table = map(int, told.stdout.split())
+    allowed, most, table = map(int, printed.stdout.split())
     wanted = OPEN_FILES if most == -1 else min(most, OPEN_FILES)
     assert allowed == wanted
     assert table >= wanted

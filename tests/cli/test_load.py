@@ -1,4 +1,4 @@
-"""`--app` finds an application in the current folder, or says what is wrong with it."""
+"""`--app` finds an application in the current folder, or reports what is wrong with it."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def test_an_app_in_the_current_folder_is_found(
         ("raising_app", "raise RuntimeError('no\\nluck')", "RuntimeError: no luck"),
     ],
 )
-def test_an_app_that_is_none_is_refused_with_the_reason(
+def test_a_bad_app_is_refused_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, name: str, text: str, reason: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -46,6 +46,6 @@ def test_an_app_that_is_none_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize("spec", ["", "app", ":app", "module:", "no_such_module_here:app"])
-def test_a_spec_that_leads_nowhere_is_refused(spec: str) -> None:
+def test_a_bad_spec_is_refused(spec: str) -> None:
     with pytest.raises(BadApp):
         load_app(spec)

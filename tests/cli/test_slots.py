@@ -13,7 +13,7 @@ from penstock.domains.slots.inspect import Bucket
 from penstock.domains.slots.slot import instant_text
 from penstock.postgres.pool import Pool
 from tests.cli.conftest import Cli
-from tests.cli.said import answer, answers, record, refused
+from tests.cli.output import answer, answers, record, refused
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 # Noon of a future day, within every horizon.
@@ -80,9 +80,9 @@ async def test_the_same_event_for_another_time_is_a_conflict_that_shows_its_slot
 ) -> None:
     cli("slots", "assign", "a", "--at", at())
 
-    said = refused(cli("slots", "assign", "a", "--at", at(SECOND)), 3)
+    message = refused(cli("slots", "assign", "a", "--at", at(SECOND)), 3)
 
-    assert f"existing slot: {at()}, requested for {at()} in pool 'default'" in said
+    assert f"existing slot: {at()}, requested for {at()} in pool 'default'" in message
     assert await slots_of(db) == 1
 
 
@@ -102,12 +102,12 @@ BAD_REQUESTS = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "said"), BAD_REQUESTS.values(), ids=BAD_REQUESTS)
+@pytest.mark.parametrize(("arguments", "message"), BAD_REQUESTS.values(), ids=BAD_REQUESTS)
 async def test_a_bad_request_names_the_option_and_books_nothing(
-    cli: Cli, db: Pool, *, arguments: list[str], said: str
+    cli: Cli, db: Pool, *, arguments: list[str], message: str
 ) -> None:
     """The error names the option `--at`, not the field of the REST API."""
-    assert refused(cli("slots", "assign", *arguments), 2).startswith(said)
+    assert refused(cli("slots", "assign", *arguments), 2).startswith(message)
     assert await slots_of(db) == 0
 
 
@@ -333,7 +333,7 @@ def test_a_forecast_without_a_start_begins_now(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--count", "0"], "--count: must be from 1 to 1,000,000,000"),
         (["--count", "many"], "Invalid value for '--count'"),
@@ -344,16 +344,16 @@ def test_a_forecast_without_a_start_begins_now(cli: Cli) -> None:
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
-def test_a_bad_forecast_is_refused(cli: Cli, arguments: list[str], said: str) -> None:
-    assert refused(cli("slots", "forecast", *arguments), 2).startswith(said)
+def test_a_bad_forecast_is_refused(cli: Cli, arguments: list[str], message: str) -> None:
+    assert refused(cli("slots", "forecast", *arguments), 2).startswith(message)
 
 
 def test_a_forecast_beyond_the_year_2200_is_unavailable(cli: Cli) -> None:
     cli("slots", "config", "set", "slow", "max_per_window=1", "window_size=1d")
 
-    said = refused(cli("slots", "forecast", "--count", "100000", "--config", "slow"), 4)
+    message = refused(cli("slots", "forecast", "--count", "100000", "--config", "slow"), 4)
 
-    assert said == "pool 'slow' has no free slot before the year 2200"
+    assert message == "pool 'slow' has no free slot before the year 2200"
 
 
 # ---------------------------------------------------------------------------------------- chart
@@ -508,14 +508,16 @@ BAD_CONFIGS = {
 }
 
 
-@pytest.mark.parametrize(("words", "said"), BAD_CONFIGS.values(), ids=BAD_CONFIGS)
-def test_a_bad_rule_is_refused_with_the_key_of_set(cli: Cli, words: list[str], said: str) -> None:
-    assert refused(cli("slots", "config", "set", "new", *words), 2).startswith(said)
+@pytest.mark.parametrize(("words", "message"), BAD_CONFIGS.values(), ids=BAD_CONFIGS)
+def test_a_bad_rule_is_refused_with_the_key_of_set(
+    cli: Cli, words: list[str], message: str
+) -> None:
+    assert refused(cli("slots", "config", "set", "new", *words), 2).startswith(message)
     assert refused(cli("slots", "config", "show", "new"), 2) == "no slot pool is named 'new'"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "--calendar: "),
         ("[]", "--calendar: Expected `object`"),
@@ -527,13 +529,13 @@ def test_a_bad_rule_is_refused_with_the_key_of_set(cli: Cli, words: list[str], s
     ],
 )
 def test_a_bad_calendar_is_refused_with_its_field(
-    cli: Cli, tmp_path: Path, *, text: str, said: str
+    cli: Cli, tmp_path: Path, *, text: str, message: str
 ) -> None:
     file = tmp_path / "calendar.json"
     file.write_bytes(text.encode("latin-1"))
     words = ("max_per_window=10", "window_size=1s", "--calendar", str(file))
 
-    assert refused(cli("slots", "config", "set", "bank", *words), 2).startswith(said)
+    assert refused(cli("slots", "config", "set", "bank", *words), 2).startswith(message)
 
 
 def test_a_pool_needs_a_name(cli: Cli) -> None:
@@ -561,8 +563,8 @@ def test_a_reflow_prints_the_dry_run_and_then_the_result(halved: Cli) -> None:
     printed = record(ended)
     assert (printed["dry_run"], printed["considered"], printed["moved"]) == ("yes", "200", "199")
     assert printed["last_after"] == at(16 * SECOND - timedelta(milliseconds=80))
-    said = ended.out.splitlines()[-1]
-    assert said == "moved 199 slots; list them: penstock slots moves --reflow 1"
+    message = ended.out.splitlines()[-1]
+    assert message == "moved 199 slots; list them: penstock slots moves --reflow 1"
     last = answer(halved("slots", "show", "e199", "--json"))
     assert last["scheduledTime"] == printed["last_after"]
 

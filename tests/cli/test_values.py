@@ -1,4 +1,4 @@
-"""What people type, read exactly or refused by name."""
+"""Values of the command line are parsed exactly, or refused with the name of their field."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +12,7 @@ from penstock.console.values import parse_duration, parse_instant, parse_policy
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"),
+    ("text", "expected"),
     [
         ("0", timedelta(0)),
         ("500ms", timedelta(milliseconds=500)),
@@ -24,12 +24,12 @@ from penstock.console.values import parse_duration, parse_instant, parse_policy
         ("pt1h", timedelta(hours=1)),
     ],
 )
-def test_a_duration_is_read_in_short_and_in_iso_form(text: str, meant: timedelta) -> None:
-    assert parse_duration(text, field="lease") == meant
+def test_a_duration_is_read_in_short_and_in_iso_form(text: str, expected: timedelta) -> None:
+    assert parse_duration(text, field="lease") == expected
 
 
 @pytest.mark.parametrize("text", ["", "30", "-5s", "5 s", "s", "1w", "99999999999999d", "1e3s"])
-def test_what_is_no_duration_is_refused_with_the_field(text: str) -> None:
+def test_a_bad_duration_is_refused_with_the_field(text: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         parse_duration(text, field="lease")
 
@@ -54,12 +54,12 @@ def test_an_instant_needs_a_time_zone() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "+", "+9999999d", "2030-13-01T00:00:00Z"])
-def test_what_is_no_instant_is_refused(text: str) -> None:
+def test_a_bad_instant_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         parse_instant(text, field="due_at")
 
 
-def test_policy_words_become_values_of_their_kind() -> None:
+def test_policy_values_get_the_type_of_their_field() -> None:
     words = ["rate=none", "burst=5", "lease=1m", "enabled=off", "backoff_jitter=0.5"]
 
     assert parse_policy([*words, "ordering=per_key"]) == {
@@ -87,14 +87,14 @@ def test_policy_words_become_values_of_their_kind() -> None:
         "colour=red",
     ],
 )
-def test_a_wrong_policy_word_is_refused_with_its_name(word: str) -> None:
+def test_a_bad_policy_value_is_refused_with_its_field(word: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         parse_policy([word])
 
     assert refused.value.field == word.partition("=")[0]
 
 
-def test_a_policy_word_given_twice_is_refused() -> None:
-    """Which of the two was meant, nobody knows."""
+def test_a_policy_field_given_twice_is_refused() -> None:
+    """It is not clear which of the two is meant."""
     with pytest.raises(InvalidInput, match="twice"):
         parse_policy(["rate=1", "rate=2"])

@@ -1,4 +1,4 @@
-"""The verbs about webhooks on a real database: what they print and store, and how they refuse."""
+"""The verbs of webhooks on a real database: output, what is stored, and errors."""
 
 import asyncio
 import io
@@ -16,7 +16,7 @@ from penstock.base.vault import make_key
 from penstock.domains.webhooks.secret import make_secret
 from penstock.postgres.pool import Pool
 from tests.cli.conftest import Cli
-from tests.cli.said import answer, answers, record, refused
+from tests.cli.output import answer, answers, record, refused
 from tests.receiver import Reply, receiving
 
 URL = "https://example.com/hook"
@@ -25,26 +25,26 @@ GITHUB_SECRET = "a text of more than 16 characters"
 
 @pytest.fixture
 async def ready(cli: Cli, dsn: str) -> Cli:
-    """Commands on a database whose lanes were made, as the first start of a process does."""
+    """Commands on a database with lanes, which the first start of a process creates."""
     async with Penstock(dsn):
         return cli
 
 
 @pytest.fixture
-def lonely(bare_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Commands in a folder without a database: who asks for one ends with 4."""
+def no_database(bare_cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Commands in a folder without a database: one that connects exits with 4."""
     monkeypatch.chdir(tmp_path)
     return bare_cli
 
 
 def subscribe(cli: Cli, *arguments: str, url: str = URL) -> str:
-    """Make a subscription to orders and return its id."""
+    """Create a subscription to orders and return its id."""
     made = answer(cli("subscription", "create", url, "order.*", *arguments, "--json"))
     return made["subscription"]["id"]
 
 
-def type_in(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """Let a command find this on its standard input."""
+def set_stdin(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Give a command this text as its standard input."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
 
 
@@ -64,25 +64,25 @@ async def working(dsn: str) -> AsyncGenerator[None]:
 
 
 async def test_a_secret_is_shown_once_and_stored_sealed(cli: Cli, db: Pool) -> None:
-    """Who reads the database, or the list, must not be able to sign."""
+    """A reader of the database, or of the list, must not be able to sign."""
     made = cli("subscription", "create", URL, "order.*", "invoice.paid")
 
-    told = record(made)
-    assert told["secret"].startswith("whsec_")
-    assert told["event_types"] == "order.*, invoice.paid"
+    shown = record(made)
+    assert shown["secret"].startswith("whsec_")
+    assert shown["event_types"] == "order.*, invoice.paid"
     assert made.err == "shown this once: give it to the receiver, which verifies with it\n"
     for later in (
-        ("show", told["id"]),
-        ("show", told["id"], "--json"),
+        ("show", shown["id"]),
+        ("show", shown["id"], "--json"),
         ("list",),
         ("list", "--json"),
     ):
-        assert told["secret"] not in cli("subscription", *later).out
+        assert shown["secret"] not in cli("subscription", *later).out
     sealed = await db.fetchval("SELECT sealed FROM penstock.webhook_secret")
-    assert told["secret"].encode() not in sealed
+    assert shown["secret"].encode() not in sealed
 
 
-def test_a_new_subscription_has_all_that_was_asked_for(cli: Cli) -> None:
+def test_a_new_subscription_has_all_given_options(cli: Cli) -> None:
     made = answer(
         cli(
             *("subscription", "create", URL, "order.paid,order.sent", "--tenant", "shop"),
@@ -116,17 +116,17 @@ def test_a_new_subscription_has_all_that_was_asked_for(cli: Cli) -> None:
     }
 
 
-def test_a_subscription_is_told_to_people_in_words(cli: Cli) -> None:
+def test_a_subscription_is_printed_for_people(cli: Cli) -> None:
     made = subscribe(cli, "--timeout", "2s", "--retry-schedule", "5s,1m", "--rate-limit", "none")
 
-    told = record(cli("subscription", "show", made))
+    shown = record(cli("subscription", "show", made))
 
-    assert told["timeout"] == "2s"
-    assert told["retry_schedule"] == "5s, 1m"
-    assert told["rate_limit"] == told["filter"] == "-"
+    assert shown["timeout"] == "2s"
+    assert shown["retry_schedule"] == "5s, 1m"
+    assert shown["rate_limit"] == shown["filter"] == "-"
 
 
-def test_set_changes_what_is_given_and_nothing_else(cli: Cli) -> None:
+def test_set_changes_only_the_given_options(cli: Cli) -> None:
     made = subscribe(
         cli, "--filter", '{"a": 1}', "--ordering-key", "a", "--header", "X-A: 1", "--timeout", "3s"
     )
@@ -148,7 +148,7 @@ def test_set_changes_what_is_given_and_nothing_else(cli: Cli) -> None:
     assert taken["timeout_seconds"] == 3
 
 
-def test_a_filter_may_stand_in_a_file(cli: Cli, tmp_path: Path) -> None:
+def test_a_filter_can_be_read_from_a_file(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "filter.json").write_text('{"country": {"in": ["DE", "AT"]}}\n')
 
     made = subscribe(cli, "--filter", f"@{tmp_path}/filter.json")
@@ -168,7 +168,7 @@ def test_a_subscription_is_paused_resumed_and_deleted(cli: Cli) -> None:
     assert paused.out == f"subscription {made} is paused\n"
     assert resumed.out == f"subscription {made} is active\n"
     assert f"penstock replay start {made}" in resumed.err
-    assert refused(unconfirmed, 2).startswith("--yes: is needed")
+    assert refused(unconfirmed, 2).startswith("--yes: is required")
     assert deleted.out == f"subscription {made} is deleted\n"
     assert refused(cli("subscription", "show", made), 2).startswith("no subscription has the id")
     assert cli("subscription", "list").err == "there are no subscriptions here\n"
@@ -189,8 +189,8 @@ def test_subscriptions_are_listed_page_by_page(cli: Cli) -> None:
     assert [each["id"] for each in shop] == [other]
 
 
-def test_a_rotated_secret_signs_beside_the_one_before(cli: Cli) -> None:
-    """The receiver gets time to change over."""
+def test_a_rotated_secret_signs_together_with_the_previous_one(cli: Cli) -> None:
+    """The receiver needs time to switch."""
     made = subscribe(cli, "--scheme", "ed25519")
     (before,) = answer(cli("subscription", "public-keys", made, "--json"))["keys"]
 
@@ -204,34 +204,36 @@ def test_a_rotated_secret_signs_beside_the_one_before(cli: Cli) -> None:
     assert newest not in {before, rotated.out.strip()}
 
 
-def test_a_rotation_without_overlap_says_so(cli: Cli) -> None:
+def test_a_rotation_without_overlap_is_reported(cli: Cli) -> None:
     made = subscribe(cli)
     other = subscribe(cli, "--profile", "github", "--secret", GITHUB_SECRET)
 
-    at_once = cli("subscription", "rotate-secret", made, "--overlap", "0")
+    without_overlap = cli("subscription", "rotate-secret", made, "--overlap", "0")
     github = cli("subscription", "rotate-secret", other)
 
-    assert "the secret before is out of use" in at_once.err
+    assert "the secret before is out of use" in without_overlap.err
     assert "the secret before is out of use at once" in github.err
-    said = refused(cli("subscription", "rotate-secret", other, "--scheme", "ed25519"), 2)
-    assert said.startswith("--scheme: ")
+    message = refused(cli("subscription", "rotate-secret", other, "--scheme", "ed25519"), 2)
+    assert message.startswith("--scheme: ")
     assert "there are no public keys" in cli("subscription", "public-keys", made).err
 
 
-def test_a_secret_may_come_on_standard_input(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is typed as an option, everybody on the machine can read."""
-    brought = [make_secret(), make_secret()]
+def test_a_secret_can_be_read_from_standard_input(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every account of the machine can read a command's options."""
+    given = [make_secret(), make_secret()]
 
-    type_in(monkeypatch, f"{brought[0]}\n")
+    set_stdin(monkeypatch, f"{given[0]}\n")
     made = answer(cli("subscription", "create", URL, "*", "--secret", "-", "--json"))
-    type_in(monkeypatch, brought[1])
+    set_stdin(monkeypatch, given[1])
     rotated = cli("subscription", "rotate-secret", made["subscription"]["id"], "--secret", "-")
 
-    assert made["secret"] == brought[0]
-    assert rotated.out.strip() == brought[1]
+    assert made["secret"] == given[0]
+    assert rotated.out.strip() == given[1]
 
 
-def test_a_new_key_takes_over_from_the_old_one(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_key_replaces_the_old_one(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = make_key(), make_key()
 
     def use(*keys: str) -> None:
@@ -240,8 +242,8 @@ def test_a_new_key_takes_over_from_the_old_one(cli: Cli, monkeypatch: pytest.Mon
 
     def doctor() -> tuple[str, str]:
         found = answers(cli("doctor", "--json"))
-        (told,) = [each for each in found if each["check"] == "secrets"]
-        return told["verdict"], told["detail"]
+        (shown,) = [each for each in found if each["check"] == "secrets"]
+        return shown["verdict"], shown["detail"]
 
     assert doctor() == ("ok", "none")
     use(old)
@@ -249,9 +251,9 @@ def test_a_new_key_takes_over_from_the_old_one(cli: Cli, monkeypatch: pytest.Mon
     assert doctor() == ("ok", "sealed with the current key")
 
     use(new)
-    shut = cli("subscription", "reseal")
-    assert shut.code == 1
-    assert made in shut.err
+    failed = cli("subscription", "reseal")
+    assert failed.code == 1
+    assert made in failed.err
     verdict, detail = doctor()
     assert (verdict, detail.split()[0]) == ("warn", "2")
     assert "is not in PENSTOCK_SECRET_KEY" in detail
@@ -262,9 +264,9 @@ def test_a_new_key_takes_over_from_the_old_one(cli: Cli, monkeypatch: pytest.Mon
         "warn", "2 are sealed with an older key; run: penstock subscription reseal",
     )  # fmt: skip
     counted = answer(cli("subscription", "reseal", "--dry-run", "--json"))
-    said = cli("subscription", "reseal", "--dry-run").out
+    message = cli("subscription", "reseal", "--dry-run").out
     assert counted == {"secrets": 1, "headers": 1}
-    assert said == "1 secrets and the headers of 1 subscriptions would be sealed anew\n"
+    assert message == "1 secrets and the headers of 1 subscriptions would be sealed anew\n"
     done = answer(cli("subscription", "reseal", "--json"))
     assert done == {"secrets": 1, "headers": 1, "unopened": []}
 
@@ -279,19 +281,22 @@ BAD_SUBSCRIPTIONS = {
     "a bad type": ([URL, "order..*"], "EVENT_TYPE[0]: must be"),
     "no type": ([URL], "Missing argument 'EVENT_TYPE...'"),
     "nothing but commas": ([URL, ","], "EVENT_TYPE: must be 1 to 100"),
-    "a filter that is no JSON": ([URL, "*", "--filter", "{"], "--filter: is not JSON"),
-    "a filter that is no filter": ([URL, "*", "--filter", '{"a": {"near": 1}}'], "--filter"),
-    "a filter that is not there": ([URL, "*", "--filter", "@/nope"], "--filter: cannot read /nope"),
+    "a filter that is not JSON": ([URL, "*", "--filter", "{"], "--filter: is not JSON"),
+    "a filter with an unknown operator": ([URL, "*", "--filter", '{"a": {"near": 1}}'], "--filter"),
+    "a filter file that does not exist": (
+        [URL, "*", "--filter", "@/nope"],
+        "--filter: cannot read /nope",
+    ),
     "no rate": ([URL, "*", "--rate-limit", "fast"], "--rate-limit: 'fast' is not a number"),
-    "a rate that is no limit": ([URL, "*", "--rate-limit", "inf"], "--rate-limit: 'inf' is out"),
-    "a rate of nothing": ([URL, "*", "--rate-limit", "0"], "--rate-limit: must be from 0.001"),
+    "a rate that is not finite": ([URL, "*", "--rate-limit", "inf"], "--rate-limit: 'inf' is out"),
+    "a rate of zero": ([URL, "*", "--rate-limit", "0"], "--rate-limit: must be from 0.001"),
     "a long timeout": ([URL, "*", "--timeout", "2m"], "--timeout: must be from 0.1 to 60"),
     "no duration": ([URL, "*", "--timeout", "soon"], "--timeout: 'soon' is not a duration"),
     "a bad schedule": ([URL, "*", "--retry-schedule", "1s,x"], "--retry-schedule: 'x' is not"),
     "a long schedule": ([URL, "*", "--retry-schedule", "99d"], "--retry-schedule[0]: must be"),
     "a header without value": ([URL, "*", "--header", "pass"], "--header: must look like"),
     "a header twice": ([URL, "*", "--header", "A:1", "--header", "a:2"], "--header a: is given"),
-    "a header of ours": ([URL, "*", "--header", "Host: x"], "--header.Host: "),
+    "a reserved header": ([URL, "*", "--header", "Host: x"], "--header.Host: "),
     "a weak secret": ([URL, "*", "--secret", "whsec_YQ=="], "--secret: has 1 bytes"),
     "a secret without a prefix": ([URL, "*", "--secret", "abc"], "--secret: must begin with"),
     "another profile's scheme": (
@@ -303,15 +308,17 @@ BAD_SUBSCRIPTIONS = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "said"), BAD_SUBSCRIPTIONS.values(), ids=BAD_SUBSCRIPTIONS)
-async def test_a_bad_subscription_names_what_was_typed_and_stores_nothing(
-    cli: Cli, db: Pool, *, arguments: list[str], said: str
+@pytest.mark.parametrize(
+    ("arguments", "message"), BAD_SUBSCRIPTIONS.values(), ids=BAD_SUBSCRIPTIONS
+)
+async def test_a_bad_subscription_is_refused_with_its_option_and_not_stored(
+    cli: Cli, db: Pool, *, arguments: list[str], message: str
 ) -> None:
-    assert refused(cli("subscription", "create", *arguments), 2).startswith(said)
+    assert refused(cli("subscription", "create", *arguments), 2).startswith(message)
     assert await db.fetchval("SELECT count(*) FROM penstock.webhook_subscription") == 0
 
 
-def test_a_bad_change_names_what_was_typed(cli: Cli) -> None:
+def test_a_bad_change_is_refused_with_its_option(cli: Cli) -> None:
     made = subscribe(cli)
 
     assert refused(cli("subscription", "set", made), 2) == "changes: give at least one option"
@@ -326,21 +333,21 @@ def test_without_a_key_no_secret_is_stored(cli: Cli, monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("PENSTOCK_SECRET_KEY")
     read_once.cache_clear()
 
-    said = refused(cli("subscription", "create", URL, "*"), 2)
+    message = refused(cli("subscription", "create", URL, "*"), 2)
 
-    assert said.startswith("PENSTOCK_SECRET_KEY: is not set")
+    assert message.startswith("PENSTOCK_SECRET_KEY: is not set")
 
 
-def test_a_test_event_goes_to_one_subscription_alone(ready: Cli) -> None:
+def test_a_test_event_goes_to_one_subscription_only(ready: Cli) -> None:
     made = subscribe(ready, "--tenant", "shop")
     subscribe(ready, "--tenant", "shop")
 
     sent = ready("subscription", "test", made)
 
-    told = record(sent)
-    assert told["deliveries"] == "1"
-    assert f"penstock event show {told['id']} --tenant shop" in sent.err
-    shown = answer(ready("event", "show", told["id"], "--tenant", "shop", "--json"))
+    printed = record(sent)
+    assert printed["deliveries"] == "1"
+    assert f"penstock event show {printed['id']} --tenant shop" in sent.err
+    shown = answer(ready("event", "show", printed["id"], "--tenant", "shop", "--json"))
     assert shown["type"] == "penstock.test"
     assert [each["subscription_id"] for each in shown["deliveries"]] == [made]
     assert refused(ready("subscription", "test", "nobody"), 2).startswith("no subscription")
@@ -349,7 +356,7 @@ def test_a_test_event_goes_to_one_subscription_alone(ready: Cli) -> None:
 # --------------------------------------------------------------------------------------- events
 
 
-def test_an_event_is_accepted_once_and_kept_to_the_byte(ready: Cli) -> None:
+def test_an_event_is_accepted_once_and_stored_byte_for_byte(ready: Cli) -> None:
     made = subscribe(ready)
     data = '{"amount": 1.0, "id": 123456789012345678901234567890}'
 
@@ -366,7 +373,7 @@ def test_an_event_is_accepted_once_and_kept_to_the_byte(ready: Cli) -> None:
     assert record(shown)["status"] == "pending"
 
 
-def test_an_event_that_nobody_wants_is_delivered(ready: Cli) -> None:
+def test_an_event_without_subscriptions_is_delivered(ready: Cli) -> None:
     sent = record(ready("event", "send", "order.paid"))
 
     shown = answer(ready("event", "show", sent["id"], "--json"))
@@ -374,11 +381,11 @@ def test_an_event_that_nobody_wants_is_delivered(ready: Cli) -> None:
     assert (shown["status"], shown["data"], shown["deliveries"]) == ("delivered", {}, [])
 
 
-def test_data_comes_from_a_file_or_from_standard_input(
+def test_data_can_be_read_from_a_file_or_standard_input(
     ready: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "order.json").write_text('{"n": 1}\n')
-    type_in(monkeypatch, '{"n": 2}')
+    set_stdin(monkeypatch, '{"n": 2}')
 
     ready("event", "send", "order.paid", f"@{tmp_path}/order.json", "--id", "e1")
     ready("event", "send", "order.paid", "-", "--id", "e2")
@@ -387,7 +394,7 @@ def test_data_comes_from_a_file_or_from_standard_input(
     assert shown == [{"n": 1}, {"n": 2}]
 
 
-def test_an_idempotency_key_stands_for_its_event(ready: Cli) -> None:
+def test_an_idempotency_key_identifies_its_event(ready: Cli) -> None:
     first = answer(ready("event", "send", "order.paid", "--key", "k", "--json"))
     again = answer(ready("event", "send", "order.paid", "--key", "k", "--json"))
 
@@ -399,7 +406,7 @@ BAD_EVENTS = {
     "no JSON": (["order.paid", "{"], "JSON: is not JSON"),
     "two values": (["order.paid", "{} {}"], "JSON: is not JSON"),
     "half a character": (["order.paid", '"\\ud800"'], "JSON: "),
-    "a file that is not there": (["order.paid", "@/nope"], "JSON: cannot read /nope"),
+    "a file that does not exist": (["order.paid", "@/nope"], "JSON: cannot read /nope"),
     "too much": (["order.paid", f'"{"x" * 300_000}"'], "JSON: is over 262144 bytes"),
     "a bad id": (["order.paid", "--id", "a.b"], "--id: must have"),
     "no source": (["order.paid", "--source", ""], "--source: must have"),
@@ -409,20 +416,20 @@ BAD_EVENTS = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "said"), BAD_EVENTS.values(), ids=BAD_EVENTS)
-def test_a_bad_event_names_what_was_typed_before_anything_is_asked(
-    lonely: Cli, *, arguments: list[str], said: str
+@pytest.mark.parametrize(("arguments", "message"), BAD_EVENTS.values(), ids=BAD_EVENTS)
+def test_a_bad_event_is_refused_with_its_option_before_connecting(
+    no_database: Cli, *, arguments: list[str], message: str
 ) -> None:
-    assert refused(lonely("event", "send", *arguments), 2).startswith(said)
+    assert refused(no_database("event", "send", *arguments), 2).startswith(message)
 
 
-def test_before_anything_has_run_an_event_is_refused_with_a_hint(cli: Cli) -> None:
+def test_without_lanes_an_event_is_refused_with_a_hint(cli: Cli) -> None:
     subscribe(cli)
 
-    said = refused(cli("event", "send", "order.paid"), 2)
+    message = refused(cli("event", "send", "order.paid"), 2)
 
-    assert "no lane is named 'webhooks'" in said
-    assert "`penstock up`" in said
+    assert "no lane is named 'webhooks'" in message
+    assert "`penstock up`" in message
 
 
 def test_events_are_listed_page_by_page(ready: Cli) -> None:
@@ -446,17 +453,17 @@ def test_events_are_listed_page_by_page(ready: Cli) -> None:
 @pytest.mark.parametrize(
     "instant", ["soon", "-soon", "0001-01-01T00:00:00+14:00", "-99999999d", "2030-01-01T00:00:00"]
 )
-def test_a_bad_instant_names_its_option(lonely: Cli, instant: str) -> None:
-    assert refused(lonely("event", "list", "--from", instant), 2).startswith("--from: ")
+def test_a_bad_instant_is_refused_with_its_option(no_database: Cli, instant: str) -> None:
+    assert refused(no_database("event", "list", "--from", instant), 2).startswith("--from: ")
 
 
-def test_what_does_not_exist_is_bad_input(cli: Cli) -> None:
+def test_an_unknown_event_is_bad_input(cli: Cli) -> None:
     for words in (("show", "x"), ("attempts", "x"), ("list", "--after", "x")):
         assert refused(cli("event", *words), 2) == "no event has the id 'x'"
 
 
 async def test_attempts_show_what_the_receiver_answered(ready: Cli, dsn: str) -> None:
-    """A response is a stranger's text: it must not do anything to the terminal."""
+    """A response is untrusted text: it must not control the terminal."""
     nasty = Reply(503, b"\x1b[2J no\n" + b"!" * 100)
     async with receiving(answers=[nasty, 200]) as receiver:
         subscribe(ready, "--retry-schedule", "0", url=receiver.url)
@@ -517,7 +524,7 @@ def test_replays_are_listed_page_by_page(ready: Cli) -> None:
     assert [each["id"] for each in rest] == [first]
 
 
-async def test_a_replay_is_waited_for(ready: Cli, dsn: str) -> None:
+async def test_start_wait_returns_when_the_replay_is_finished(ready: Cli, dsn: str) -> None:
     for number in range(3):
         ready("event", "send", "order.paid", "--id", f"e{number}")
     async with receiving() as receiver, working(dsn):
@@ -534,17 +541,19 @@ async def test_a_replay_is_waited_for(ready: Cli, dsn: str) -> None:
 BAD_REPLAYS = {
     "an instant": (["--from", "soon"], "--from: "),
     "a rate": (["--rate", "fast"], "--rate: 'fast' is not a number"),
-    "a rate of nothing": (["--rate", "0"], "--rate: must be from 0.001"),
-    "a rate that is no limit": (["--rate", "nan"], "--rate: 'nan' is out of range"),
+    "a rate of zero": (["--rate", "0"], "--rate: must be from 0.001"),
+    "a rate that is not finite": (["--rate", "nan"], "--rate: 'nan' is out of range"),
 }
 
 
-@pytest.mark.parametrize(("arguments", "said"), BAD_REPLAYS.values(), ids=BAD_REPLAYS)
-def test_a_bad_replay_names_what_was_typed(lonely: Cli, *, arguments: list[str], said: str) -> None:
-    assert refused(lonely("replay", "start", "sub_1", *arguments), 2).startswith(said)
+@pytest.mark.parametrize(("arguments", "message"), BAD_REPLAYS.values(), ids=BAD_REPLAYS)
+def test_a_bad_replay_is_refused_with_its_option(
+    no_database: Cli, *, arguments: list[str], message: str
+) -> None:
+    assert refused(no_database("replay", "start", "sub_1", *arguments), 2).startswith(message)
 
 
-def test_a_replay_of_what_does_not_exist_is_bad_input(ready: Cli) -> None:
+def test_an_unknown_replay_or_subscription_is_bad_input(ready: Cli) -> None:
     made = subscribe(ready)
 
     for verb in ("show", "pause", "resume", "cancel"):

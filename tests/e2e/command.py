@@ -1,4 +1,4 @@
-"""A real process of the command line, whose lines a test can wait for. Leaves no process behind."""
+"""Run the command line as a process and wait for lines of its output. Leaves no process behind."""
 
 import os
 import re
@@ -17,18 +17,18 @@ WAIT_SECONDS = 120.0  # Many times what the slowest start takes on a busy machin
 
 @dataclass(slots=True)
 class Command:
-    """A process and what it has said so far, standard output and error in one list."""
+    """A process and its output so far, standard output and error in one list."""
 
     process: subprocess.Popen[str]
     lines: list[str] = field(default_factory=list[str])
-    _said: threading.Condition = field(default_factory=threading.Condition)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
     _readers: list[threading.Thread] = field(default_factory=list[threading.Thread])
 
     def wait_for(self, pattern: str, *, after: int = 0) -> re.Match[str]:
-        """Return the first match in a line from number `after` on, once it is there."""
-        with self._said:
-            found = self._said.wait_for(
-                lambda: self._find(pattern, after) or self._is_silent(), timeout=WAIT_SECONDS
+        """Wait for a line that matches, from number `after` on, and return the match."""
+        with self._changed:
+            found = self._changed.wait_for(
+                lambda: self._find(pattern, after) or self._has_ended(), timeout=WAIT_SECONDS
             )
         assert isinstance(found, re.Match), f"no {pattern!r} in:\n" + "\n".join(self.lines)
         return found
@@ -39,13 +39,13 @@ class Command:
         return self.wait()
 
     def wait(self) -> int:
-        """Return the exit code once the process has ended and all it said is here."""
+        """Wait until the process has ended and its output is read; return the exit code."""
         code = self.process.wait(timeout=WAIT_SECONDS)
         for reader in self._readers:
             reader.join(timeout=WAIT_SECONDS)
         return code
 
-    def listen(self, stream: IO[str]) -> None:
+    def collect(self, stream: IO[str]) -> None:
         """Collect the lines of a stream from now on."""
         reader = threading.Thread(target=self._read, args=[stream])
         self._readers.append(reader)
@@ -54,17 +54,17 @@ class Command:
     def _read(self, stream: IO[str]) -> None:
         with stream:
             for line in stream:
-                with self._said:
+                with self._changed:
                     self.lines.append(line.rstrip("\n"))
-                    self._said.notify_all()
-        with self._said:
-            self._said.notify_all()
+                    self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
 
     def _find(self, pattern: str, after: int) -> re.Match[str] | None:
         found = (re.search(pattern, line) for line in self.lines[after:])
         return next((match for match in found if match), None)
 
-    def _is_silent(self) -> bool:
+    def _has_ended(self) -> bool:
         return self.process.poll() is not None
 
 
@@ -74,7 +74,7 @@ def penstock(
     environment: Mapping[str, str] | None = None,
     interpreter: str = sys.executable,
 ) -> AbstractContextManager[Command]:
-    """Run `penstock …` in `folder` while the body runs; killed at the end if it still lives."""
+    """Run `penstock …` in `folder` while the body runs; killed at the end if it still runs."""
     return python(
         "penstock.cli",
         *arguments,
@@ -92,7 +92,7 @@ def python(
     environment: Mapping[str, str] | None = None,
     interpreter: str = sys.executable,
 ) -> Generator[Command]:
-    """Run a module in `folder`, as `penstock` runs the command line."""
+    """Run a module in `folder` while the body runs, as `penstock` does."""
     process = subprocess.Popen(
         [interpreter, "-m", module, *arguments],
         cwd=folder,
@@ -105,8 +105,8 @@ def python(
     command = Command(process)
     assert process.stdout is not None
     assert process.stderr is not None
-    command.listen(process.stdout)
-    command.listen(process.stderr)
+    command.collect(process.stdout)
+    command.collect(process.stderr)
     try:
         yield command
     finally:
@@ -116,6 +116,6 @@ def python(
 
 
 def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Return our environment without settings of Penstock, and with `extra`."""
+    """Return the environment without settings of Penstock, and with `extra`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
     return kept | {"PYTHONUNBUFFERED": "1"} | dict(extra)

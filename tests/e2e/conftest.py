@@ -1,4 +1,4 @@
-"""A folder with an app in it, and servers that a test may kill."""
+"""A folder with an app, and the gates of its items."""
 
 import os
 import shutil

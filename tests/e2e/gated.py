@@ -1,6 +1,6 @@
-"""An app whose handler says when it has started, and ends when the test opens its gate.
+"""An app whose handler prints its start, and ends when the test opens its gate.
 
-The gate is a named pipe in the current folder: reading waits until somebody writes.
+The gate is a named pipe in the current folder: reading waits until the test writes.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ app = Penstock()
 
 @app.handler("gated", concurrency=1)
 async def wait_at_the_gate(item: Item[int]) -> None:
-    """Say who runs what, before and after."""
+    """Print the item and the process before the gate, and the item after it."""
     print(f"started {item.payload} in {os.getpid()}", flush=True)
     await asyncio.to_thread(Path(f"gate-{item.payload}").read_bytes)
     print(f"ended {item.payload}", flush=True)
 
 
 @app.handler("open")
-async def say(item: Item[int]) -> None:
-    """End at once."""
+async def print_item(item: Item[int]) -> None:
+    """End immediately."""
     print(f"handled {item.payload}", flush=True)
 
 
 @app.handler("later", jitter_window=timedelta(hours=1))
-async def wait_for_a_turn(item: Item[int]) -> None:
-    """Practically never run: the items are claimed, and wait for their turn."""
+async def wait_for_the_start(item: Item[int]) -> None:
+    """Practically never run: claimed items wait for a start within an hour."""
     print(f"handled {item.payload}", flush=True)

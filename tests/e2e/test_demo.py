@@ -1,4 +1,4 @@
-"""`penstock demo`: it proves itself on a throw-away database and draws the picture."""
+"""`penstock demo` as a process: figures and plot, on a temporary database."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,8 @@ from tests.e2e.command import penstock
 PNG_HEAD = b"\x89PNG\r\n"
 
 
-def test_the_demo_loses_and_repeats_nothing_and_draws_the_rate(tmp_path: Path) -> None:
-    """Whether the limit was kept is told, not asserted: that proof belongs to the bench."""
+def test_the_demo_loses_and_repeats_nothing_and_plots_the_rate(tmp_path: Path) -> None:
+    """The limit is reported, not asserted: only the benchmark can show that it is kept."""
     options = ("--items", "3000", "--rate", "2000", "--out", "flow.png")
     with penstock("demo", *options, "--json", folder=tmp_path) as demo:
         figures = json.loads(demo.wait_for(r"^\{.*\}$").group(0))
@@ -20,7 +20,7 @@ def test_the_demo_loses_and_repeats_nothing_and_draws_the_rate(tmp_path: Path) -
     assert (tmp_path / "flow.png").read_bytes().startswith(PNG_HEAD)
 
 
-def test_the_demo_says_it_in_the_terminal(dsn: str, tmp_path: Path) -> None:
+def test_the_demo_prints_its_figures(dsn: str, tmp_path: Path) -> None:
     environment = {"PENSTOCK_DATABASE_URL": dsn}
     with penstock("demo", "--items", "500", folder=tmp_path, environment=environment) as demo:
         demo.wait_for("items per second")

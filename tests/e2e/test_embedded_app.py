@@ -1,4 +1,4 @@
-"""A Penstock without an address brings its own database."""
+"""A Penstock without an address starts an embedded database."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -39,7 +39,7 @@ async def test_an_app_without_an_address_starts_a_server_and_stops_it(tmp_path: 
 
 
 async def test_an_app_that_cannot_open_leaves_no_server_behind(tmp_path: Path) -> None:
-    """`async with` does not close what never opened, and a stray server would hold the folder."""
+    """`async with` does not close what has not opened; a leftover server would lock the folder."""
     app = Penstock()
 
     def build(_resources: Resources) -> Runtime:

@@ -1,4 +1,4 @@
-"""Every example runs as it stands and ends by itself."""
+"""Every example runs unchanged and ends by itself."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from tests.e2e.command import clean_environment
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-SAYS = {
+OUTPUT = {
     "quickstart.py": ["hello, Ada", "hello, Grace", "hello, Edsger"],
     "batch_handler.py": ["paid 12.50 to account-0", "paid 12.50 to last"],
     "transactional_enqueue.py": [
@@ -43,12 +43,12 @@ SAYS = {
 
 
 def test_every_example_is_tested() -> None:
-    assert {path.name for path in EXAMPLES.glob("*.py")} == SAYS.keys()
+    assert {path.name for path in EXAMPLES.glob("*.py")} == OUTPUT.keys()
 
 
-@pytest.mark.parametrize(("name", "said"), SAYS.items(), ids=SAYS)
-def test_an_example_does_what_it_says(dsn: str, *, name: str, said: list[str]) -> None:
-    """An example that does not run is worse than none."""
+@pytest.mark.parametrize(("name", "expected"), OUTPUT.items(), ids=OUTPUT)
+def test_an_example_prints_the_expected_lines(dsn: str, *, name: str, expected: list[str]) -> None:
+    """Users copy examples, so they must work."""
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / name)],
         check=True,
@@ -58,6 +58,6 @@ def test_an_example_does_what_it_says(dsn: str, *, name: str, said: list[str]) -
         timeout=60,
     )
 
-    for line in said:
+    for line in expected:
         assert line in done.stdout.splitlines()
     assert "mail about order 1" not in done.stdout

@@ -59,7 +59,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> str:
     shutil.copytree(EXAMPLE, source)
     options = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet")
     run(python, "-m", "pip", "--disable-pip-version-check", "install", *options, str(source))
-    # The folder is gone before anything runs: only what was installed can work.
+    # Removed before anything runs: only the installed package can work.
     shutil.rmtree(source)
     return python
 
@@ -121,9 +121,9 @@ def test_an_installed_domain_works_end_to_end(installed: Installed) -> None:
         assert "invoices" in up.wait_for(r"lanes +(.+)").group(1).split(", ")
         with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}) as client:
             up.wait_for(r"invoices\.forgotten +invoice_count=1")  # By the service.
-            sees_an_invoice_sent(client, up, installed.dsn)
-            sees_metrics_of_a_waiting_invoice(client, up)
-            sees_its_error(client)
+            check_that_an_invoice_is_sent(client, up, installed.dsn)
+            check_metrics_of_a_waiting_invoice(client, up)
+            check_its_error(client)
             assert "/invoices" in client.get("/openapi.json").json()["paths"]
         assert up.stop() == 0
 
@@ -136,7 +136,7 @@ def test_an_installed_domain_works_end_to_end(installed: Installed) -> None:
     ]
 
 
-def sees_an_invoice_sent(client: httpx.Client, up: Command, dsn: str) -> None:
+def check_that_an_invoice_is_sent(client: httpx.Client, up: Command, dsn: str) -> None:
     """The endpoint stores it, the lane's handler sends it."""
     answer = client.post("/invoices", json=INVOICE)
     assert (answer.status_code, answer.json()) == (201, INVOICE)
@@ -152,7 +152,7 @@ def query(dsn: str, sql: LiteralString) -> list[tuple[Any, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
-def sees_metrics_of_a_waiting_invoice(client: httpx.Client, up: Command) -> None:
+def check_metrics_of_a_waiting_invoice(client: httpx.Client, up: Command) -> None:
     """The counter is counted by the handler, the gauge is read from the database."""
     assert client.patch("/lanes/invoices", json={"enabled": False}).status_code == 200
     assert client.post("/invoices", json=INVOICE).status_code == 201, "a repeat is harmless"
@@ -168,7 +168,7 @@ def sees_metrics_of_a_waiting_invoice(client: httpx.Client, up: Command) -> None
     up.wait_for(r"invoice\.sent +invoice_id=2030-8")
 
 
-def sees_its_error(client: httpx.Client) -> None:
+def check_its_error(client: httpx.Client) -> None:
     """Code and status come with the class of the error."""
     answer = client.post("/invoices", json=INVOICE | {"amount_cents": 1})
 
@@ -197,7 +197,7 @@ def cells(lines: list[str]) -> list[list[str]]:
 
 
 def test_a_wrong_setting_of_an_installed_domain_is_refused_at_start(installed: Installed) -> None:
-    """It would be found at the first invoice otherwise."""
+    """Otherwise it would be found only at the first invoice."""
     wrong = {"PENSTOCK_INVOICES_SENDER": "nobody"}
 
     code, lines = installed.run("up", "--port", "0", environment=NAMED | wrong)
@@ -233,7 +233,7 @@ def test_an_installed_domain_is_not_loaded_unless_it_is_named(installed: Install
     assert "invoices" not in lanes
 
 
-def test_a_process_can_run_an_installed_domain_alone(installed: Installed) -> None:
+def test_a_process_can_run_only_an_installed_domain(installed: Installed) -> None:
     """PENSTOCK_DOMAINS also says which of the built-in domains a process runs."""
     alone = {"PENSTOCK_DOMAINS": "invoices"}
 
@@ -254,7 +254,7 @@ def test_the_page_shows_the_files_of_the_example(block: Block) -> None:
     assert any(block.code in text for text in files), block.code
 
 
-def test_penstock_knows_nothing_of_the_example() -> None:
+def test_penstock_does_not_mention_the_example() -> None:
     """A domain of another package needs no change of Penstock."""
     mentions = [
         path.relative_to(ROOT).as_posix()

@@ -91,8 +91,8 @@ async def test_if_the_egress_rules_refuse_the_url_the_setting_is_named(
     with penstock("listen", "--subscribe", "*", folder=folder, environment=closed) as listen:
         assert listen.wait() == 2
 
-    (said,) = listen.lines
-    assert re.fullmatch(rf"penstock: --subscribe: http://127\.0\.0\.1:\d+/{hint}", said), said
+    (message,) = listen.lines
+    assert re.fullmatch(rf"penstock: --subscribe: http://127\.0\.0\.1:\d+/{hint}", message), message
     assert await db.fetchval("SELECT count(*) FROM penstock.webhook_subscription") == 0
 
 
@@ -150,8 +150,8 @@ def test_a_port_in_use_and_a_bad_secret_are_reported_in_one_line(folder: Path) -
     with penstock("listen", "--secret", "whsec_short", folder=folder) as refused:
         assert refused.wait() == 2
 
-    (complaint,) = listen.lines
-    assert complaint.startswith(f"penstock: --port: cannot listen on 127.0.0.1:{port}: ")
+    (message,) = listen.lines
+    assert message.startswith(f"penstock: --port: cannot listen on 127.0.0.1:{port}: ")
     assert refused.lines[0].startswith("penstock: --secret: ")
     assert "short" not in refused.lines[0]
 

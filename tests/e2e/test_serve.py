@@ -1,4 +1,4 @@
-"""`penstock serve`: the API alone, several at once on one database."""
+"""`penstock serve`: several processes of the API on one database."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A process that starts while the database dies waits for it, and is not ended by that."""
+"""A process that loses its database during the start waits for it."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -8,7 +8,7 @@ from penstock.cli.first_key import ensure_admin_key
 from penstock.kernel.api_keys import authenticate, list_keys
 from penstock.postgres.pool import Pool
 
-# A sequence is not rolled back, so that only the first connection that comes by is cut.
+# A sequence is not rolled back, so only the first connection is terminated.
 CUT_ONCE = """
 CREATE SEQUENCE cuts;
 CREATE FUNCTION cut_once() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -28,7 +28,7 @@ AT_A_NEW_KEY = (
 )
 
 
-async def test_an_app_opens_although_its_connection_is_cut(dsn: str, db: Pool) -> None:
+async def test_an_app_opens_although_its_connection_is_lost(dsn: str, db: Pool) -> None:
     app = Penstock(dsn)
 
     @app.handler("greetings")
@@ -47,10 +47,10 @@ async def test_an_app_opens_although_its_connection_is_cut(dsn: str, db: Pool) -
     ]
 
 
-async def test_the_first_key_is_made_and_shown_although_a_connection_is_cut(
+async def test_the_first_key_is_created_and_shown_although_a_connection_is_lost(
     dsn: str, db: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key that is made and not shown would lock everybody out."""
+    """A key that is created and not shown would lock out all users."""
     monkeypatch.delenv("PENSTOCK_ADMIN_KEY", raising=False)
     async with Penstock(dsn) as app:
         await db.execute(CUT_ONCE)

@@ -1,4 +1,4 @@
-"""`penstock up` as a newcomer meets it: real processes, signals, and a database in a folder."""
+"""`penstock up` as a process: signals, and an embedded database in a folder."""
 
 import signal
 import socket
@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from penstock.cli.lifetime import ECHO
+from penstock.cli.lifetime import DUPLICATE_SECONDS
 from penstock.kernel.inspect import balance, read_attempts
 from penstock.kernel.item import ItemId
 from penstock.postgres.embedded import embedded_server
@@ -30,33 +30,33 @@ def enqueue(folder: Path, lane: str, payload: int) -> ItemId:
         return ItemId(int(command.wait_for(r"^id +(\d+)").group(1)))
 
 
-def is_let_in(url: str, key: str) -> bool:
+def is_authenticated(url: str, key: str) -> bool:
     answer = httpx.get(f"{url}/lanes", headers={"Authorization": f"Bearer {key}"})
     return answer.status_code == 200
 
 
 @pytest.mark.covers("A82", "B9")
 def test_the_first_start_shows_an_admin_key_and_later_ones_do_not(folder: Path) -> None:
-    """Shown once means that nobody who reads the log of a restart gets it."""
+    """The output of a restart must not contain it."""
     with penstock(*UP, folder=folder) as first:
         url = url_of(first)
         key = first.wait_for(KEY).group(1)
         assert httpx.get(f"{url}/health").json()["ready"] is True
         assert httpx.get(f"{url}/lanes").status_code == 401
-        assert is_let_in(url, key)
+        assert is_authenticated(url, key)
         assert first.stop(signal.SIGINT) == 0
 
     with penstock(*UP, folder=folder) as second:
-        assert is_let_in(url_of(second), key)
+        assert is_authenticated(url_of(second), key)
         second.wait_for("hint: give your own handlers")
         assert second.stop() == 0
     assert not any("psk_" in line for line in second.lines)
 
 
-def test_a_given_admin_key_is_taken_and_never_printed(folder: Path) -> None:
+def test_a_given_admin_key_is_used_and_never_printed(folder: Path) -> None:
     key = "a-key-from-the-vault"
     with penstock(*UP, folder=folder, environment={"PENSTOCK_ADMIN_KEY": key}) as up:
-        assert is_let_in(url_of(up), key)
+        assert is_authenticated(url_of(up), key)
         up.wait_for("lanes")
         assert up.stop() == 0
 
@@ -67,7 +67,7 @@ def test_a_given_admin_key_is_taken_and_never_printed(folder: Path) -> None:
 async def test_sigterm_finishes_what_is_in_flight_and_leaves_the_rest(
     folder: Path, gate: Callable[[int], Path]
 ) -> None:
-    """A deployment must neither cut work short nor take it along."""
+    """A deployment must neither interrupt work nor hold items that have not started."""
     opening = gate(1)
     with penstock(*UP, "--app", "gated:app", folder=folder) as up:
         url_of(up)
@@ -92,8 +92,8 @@ async def test_sigterm_finishes_what_is_in_flight_and_leaves_the_rest(
     assert attempts == [1, 0]
 
 
-def test_a_second_signal_stops_at_once(folder: Path, gate: Callable[[int], Path]) -> None:
-    """Whoever insists has a reason; the lease gives the item back later."""
+def test_a_second_signal_stops_immediately(folder: Path, gate: Callable[[int], Path]) -> None:
+    """The operator decides; the item returns when its lease expires."""
     opening = gate(1)
     with penstock(*UP, "--app", "gated:app", folder=folder) as up:
         url_of(up)
@@ -101,29 +101,29 @@ def test_a_second_signal_stops_at_once(folder: Path, gate: Callable[[int], Path]
         up.wait_for("started 1 in")
 
         up.process.send_signal(signal.SIGINT)
-        up.wait_for("once more stops at once")
-        threading.Event().wait(ECHO.total_seconds())
+        up.wait_for("a second signal stops immediately")
+        threading.Event().wait(DUPLICATE_SECONDS)
         up.process.send_signal(signal.SIGINT)
-        # The thread that waits at the gate holds up the interpreter, as any thread would.
+        # The thread that waits at the gate delays the exit of the interpreter, as any thread would.
         up.wait_for("server.stopped")
         opening.write_bytes(b"")
 
         assert up.wait() == 130
 
 
-def test_a_signal_that_comes_twice_at_once_counts_once(folder: Path) -> None:
-    """`timeout`, make and supervisors pass on what the whole group gets anyway."""
+def test_a_duplicate_signal_counts_once(folder: Path) -> None:
+    """`timeout`, make and supervisors forward signals that the whole process group gets."""
     with penstock(*UP, folder=folder) as up:
         url_of(up)
 
         up.process.send_signal(signal.SIGTERM)
-        up.wait_for("once more stops at once")
+        up.wait_for("a second signal stops immediately")
         up.process.send_signal(signal.SIGTERM)
 
         assert up.wait() == 0
 
 
-def test_a_second_up_in_the_same_folder_is_told_who_is_there(folder: Path) -> None:
+def test_a_second_up_in_the_same_folder_names_the_process_that_uses_it(folder: Path) -> None:
     with penstock(*UP, folder=folder) as first:
         url_of(first)
 
@@ -135,19 +135,19 @@ def test_a_second_up_in_the_same_folder_is_told_who_is_there(folder: Path) -> No
         assert first.stop() == 0
 
 
-def test_a_port_in_use_is_told_in_one_line(folder: Path) -> None:
+def test_a_port_in_use_is_reported_in_one_line(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
 
         with penstock("up", "--port", port, folder=folder) as up:
             assert up.wait() == 2
 
-    (complaint,) = [line for line in up.lines if line.startswith("penstock: ")]
-    assert port in complaint
+    (message,) = [line for line in up.lines if line.startswith("penstock: ")]
+    assert port in message
     assert not any("Traceback" in line for line in up.lines)
 
 
-def test_up_comes_back_after_kill_9_and_goes_on(folder: Path) -> None:
+def test_up_continues_after_kill_9(folder: Path) -> None:
     """Kill -9 leaves PostgreSQL running; the next start adopts it, and nothing is lost."""
     with penstock(*UP, folder=folder) as first:
         url_of(first)
@@ -162,17 +162,17 @@ def test_up_comes_back_after_kill_9_and_goes_on(folder: Path) -> None:
         assert second.stop() == 0
 
 
-def test_a_signal_while_the_database_is_awaited_ends_it(folder: Path) -> None:
-    away = {"PENSTOCK_DATABASE_URL": "postgresql://127.0.0.1:1/nowhere"}
-    with penstock(*UP, folder=folder, environment=away) as up:
+def test_a_signal_while_up_waits_for_the_database_ends_it(folder: Path) -> None:
+    unavailable = {"PENSTOCK_DATABASE_URL": "postgresql://127.0.0.1:1/nowhere"}
+    with penstock(*UP, folder=folder, environment=unavailable) as up:
         up.wait_for("database.awaited")
 
         assert up.stop() == 0
 
 
-def test_an_address_that_others_can_reach_is_warned_of(folder: Path) -> None:
-    away = {"PENSTOCK_DATABASE_URL": "postgresql://127.0.0.1:1/nowhere"}
-    with penstock(*UP, "--host", "0.0.0.0", folder=folder, environment=away) as up:
-        up.wait_for("warning: 0.0.0.0 can be reached by others")
+def test_an_address_that_other_machines_reach_causes_a_warning(folder: Path) -> None:
+    unavailable = {"PENSTOCK_DATABASE_URL": "postgresql://127.0.0.1:1/nowhere"}
+    with penstock(*UP, "--host", "0.0.0.0", folder=folder, environment=unavailable) as up:
+        up.wait_for("warning: 0.0.0.0 is reachable from other machines")
         up.wait_for("database.awaited")
         assert up.stop() == 0

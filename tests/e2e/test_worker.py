@@ -1,4 +1,4 @@
-"""Workers as processes: sharing a lane, and a database that is not there when it should be."""
+"""Workers as processes: a shared lane, signals, and a database that is unavailable."""
 
 import asyncio
 import os
@@ -27,14 +27,14 @@ def at(dsn: str) -> dict[str, str]:
     return {"PENSTOCK_DATABASE_URL": dsn}
 
 
-async def hand_in(dsn: str, lane: str, payload: int) -> None:
+async def enqueue_one(dsn: str, lane: str, payload: int) -> None:
     db = await connect(dsn)
     await enqueue(db, lane, NewItem(payload=payload))
     await db.close()
 
 
 def kill_and_wait(pid: int) -> None:
-    """Kill a process that is not our child, and return when it is gone."""
+    """Kill a process that is not a child of this one, and wait until it has ended."""
     process = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
     select.select([process], [], [])
@@ -44,7 +44,7 @@ def kill_and_wait(pid: int) -> None:
 async def test_two_workers_share_a_lane(
     dsn: str, db: Pool, *, folder: Path, gate: Callable[[int], Path]
 ) -> None:
-    """Each has one item in hand at the same time, and none has the other's."""
+    """Each runs one item at the same time, and no item runs twice."""
     gates = [gate(1), gate(2)]
     with (
         penstock(*WORKER, folder=folder, environment=at(dsn)) as one,
@@ -53,8 +53,8 @@ async def test_two_workers_share_a_lane(
         one.wait_for("worker.started")
         two.wait_for("worker.started")
 
-        await hand_in(dsn, "gated", 1)
-        await hand_in(dsn, "gated", 2)
+        await enqueue_one(dsn, "gated", 1)
+        await enqueue_one(dsn, "gated", 2)
         started = {worker.wait_for(r"started (\d) in").group(1) for worker in (one, two)}
         for each in gates:
             each.write_bytes(b"")
@@ -73,15 +73,15 @@ def test_a_lane_without_a_handler_is_refused(dsn: str, folder: Path) -> None:
     assert "no handler for nowhere" in worker.lines[-1]
 
 
-async def test_sigterm_gives_back_at_once_what_was_claimed_and_not_started(
+async def test_sigterm_returns_claimed_items_that_have_not_started(
     dsn: str, db: Pool, *, folder: Path
 ) -> None:
-    """Items that wait for their turn must neither hold up the stop nor lose an attempt."""
-    # Were it to wait for the grace, the test would fail of its own time limit.
+    """Items that wait for their start must neither delay the stop nor lose an attempt."""
+    # If the stop waited for this grace, the test would time out.
     environment = at(dsn) | {"PENSTOCK_SHUTDOWN_GRACE_SECONDS": "600"}
     with penstock(*WORKER, folder=folder, environment=environment) as worker:
         worker.wait_for("worker.started")
-        await hand_in(dsn, "later", 1)
+        await enqueue_one(dsn, "later", 1)
         await until_leased(db)
 
         assert worker.stop() == 0
@@ -92,16 +92,16 @@ async def test_sigterm_gives_back_at_once_what_was_claimed_and_not_started(
 
 
 async def until_leased(db: Pool) -> None:
-    """Return when a worker holds an item; each look is a round trip, so this is no busy loop."""
+    """Wait until a worker holds an item; each look is a round trip, so this is no busy loop."""
     async with asyncio.timeout(WAIT_SECONDS):
         while (await balance(db)).leased == 0:
             continue
 
 
-async def test_a_database_that_is_away_at_the_start_is_awaited(
+async def test_a_worker_waits_for_a_database_that_is_unavailable_at_start(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """In a deployment nobody says what starts first."""
+    """Processes of a deployment start in any order."""
     data_dir = tmp_path_factory.mktemp("late")
     server = start(data_dir)
     stop(server)
@@ -110,22 +110,22 @@ async def test_a_database_that_is_away_at_the_start_is_awaited(
         worker.wait_for(r"database.awaited.*try=2")
         with running(data_dir) as late:
             worker.wait_for("worker.started")
-            await hand_in(late.dsn, "open", 1)
+            await enqueue_one(late.dsn, "open", 1)
             worker.wait_for("handled 1")
             assert worker.stop() == 0
     assert not any("Traceback" in line for line in worker.lines)
 
 
-async def test_a_database_that_goes_away_later_is_found_again(
+async def test_a_worker_reconnects_after_a_crash_of_the_database(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The process must not be restarted for that, and the work goes on."""
+    """The work continues without a restart of the process."""
     with (
         running(tmp_path_factory.mktemp("killed")) as server,
         penstock(*WORKER, folder=folder, environment=at(server.dsn)) as worker,
     ):
         worker.wait_for("worker.started")
-        await hand_in(server.dsn, "open", 1)
+        await enqueue_one(server.dsn, "open", 1)
         worker.wait_for("handled 1")
 
         killed = server.pid
@@ -134,17 +134,17 @@ async def test_a_database_that_goes_away_later_is_found_again(
         worker.wait_for("listener.lost")
         launch(server.cluster, server.options)
         await wait_until_up(server.dsn)
-        await hand_in(server.dsn, "open", 2)
+        await enqueue_one(server.dsn, "open", 2)
 
         worker.wait_for("handled 2")
         assert worker.stop() == 0
     assert not any("Traceback" in line for line in worker.lines)
 
 
-async def test_a_worker_stops_although_the_database_is_away(
+async def test_a_worker_stops_although_the_database_is_unavailable(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Nothing can be settled any more, and the leases expire by themselves."""
+    """Nothing can be settled then; the leases expire."""
     grace = {"PENSTOCK_SHUTDOWN_GRACE_SECONDS": "1"}
     with running(tmp_path_factory.mktemp("gone")) as server:
         environment = at(server.dsn) | grace
@@ -160,7 +160,7 @@ async def test_a_worker_stops_although_the_database_is_away(
 async def test_a_worker_serves_its_own_metrics_and_nothing_else(
     dsn: str, db: Pool, *, folder: Path
 ) -> None:
-    """It needs no app of ours: the lanes that are built in are enough to work on."""
+    """It needs no --app: the built-in lanes are enough."""
     async with db.acquire() as connection:
         _, token = await create_key(connection, "scraper", ["read"], who="test")
     with penstock("worker", "--metrics-port", "0", folder=folder, environment=at(dsn)) as worker:

@@ -148,7 +148,7 @@ def test_a_command_that_exists_already_is_refused(
         command_line()
 
     assert str(refused.value) == (
-        f"PENSTOCK_DOMAINS: 'parcels' brings a command {command!r}, which exists already"
+        f"PENSTOCK_DOMAINS: 'parcels' declares a command {command!r}, which exists already"
     )
 
 

@@ -1,4 +1,4 @@
-"""The command line: one verb, or one noun with its verbs, per module. It decides nothing itself."""
+"""The command line: one verb, or one noun with its verbs, per module. Logic is elsewhere."""
 
 from penstock.cli.root import main
 

@@ -1,4 +1,4 @@
-"""`python -m penstock.cli` does as `penstock`."""
+"""`python -m penstock.cli` is the same as `penstock`."""
 
 from penstock.cli import main
 

@@ -1,4 +1,4 @@
-"""`penstock bench`: run the benchmark of the source checkout, which the package does not carry."""
+"""`penstock bench`: run the benchmark of a source checkout; the package does not contain it."""
 
 import subprocess
 import sys
@@ -23,4 +23,4 @@ def bench(*, arguments: tuple[str, ...]) -> None:
     if not (ROOT / "bench" / "__main__.py").exists():
         raise InvalidInput("bench", "needs the source checkout: clone it and run `make bench`")
     command = [sys.executable, "-m", "bench", *arguments]
-    sys.exit(subprocess.run(command, cwd=ROOT, check=False).returncode)  # noqa: S603  Ours.
+    sys.exit(subprocess.run(command, cwd=ROOT, check=False).returncode)  # noqa: S603  Fixed.

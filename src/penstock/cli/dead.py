@@ -1,4 +1,4 @@
-"""`penstock dead`: see dead letters and send them on their way again."""
+"""`penstock dead`: list dead letters and replay them."""
 
 import asyncio
 from dataclasses import asdict
@@ -21,7 +21,7 @@ from penstock.kernel.replay import (
 )
 from penstock.postgres.pool import Connection
 
-PAUSE = timedelta(milliseconds=200)  # While a sweeper has the job in its hands.
+PAUSE = timedelta(milliseconds=200)  # Between two looks while a sweeper runs the job.
 
 
 @click.group()
@@ -49,7 +49,7 @@ def list_(
 @click.argument("lane")
 @click.option("--reason", help="Only those with exactly this reason.")
 @click.option("--yes", is_flag=True, help="Do not ask; required where no terminal is attached.")
-@click.option("--no-wait", is_flag=True, help="Leave it to the sweepers and return at once.")
+@click.option("--no-wait", is_flag=True, help="Return immediately; the sweepers run the replay.")
 @data_dir_option
 @json_option
 def replay(
@@ -61,14 +61,14 @@ def replay(
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Give all dead items of a lane another set of attempts; counts them and asks first."""
+    """Give all dead items of a lane another set of attempts, after a confirmation."""
     count = ask(data_dir, lambda db: count_dead(db, lane, reason=reason))
     if count and not yes:
         confirm(f"Replay {count} dead items of lane {lane}?")
 
     async def run(db: Connection) -> DeadReplay:
         job = await start_replay(db, lane, who=operator(), reason=reason)
-        return job if no_wait else await _carry_out(db, job)
+        return job if no_wait else await _run_replay(db, job)
 
     if count == 0 and not as_json:
         click.echo("there is nothing to replay")
@@ -77,13 +77,13 @@ def replay(
     if as_json:
         print_json(job)
     elif no_wait:
-        click.echo(f"replay {job.replay_id} of {job.counted} items has begun")
+        click.echo(f"replay {job.replay_id} of {job.counted} items has started")
     else:
         click.echo(f"replayed {job.replayed} items")
 
 
-async def _carry_out(db: Connection, job: DeadReplay) -> DeadReplay:
-    """Take part in the replay until it is finished, since perhaps no sweeper runs."""
+async def _run_replay(db: Connection, job: DeadReplay) -> DeadReplay:
+    """Run steps of the replay until it is finished: perhaps no sweeper is running."""
     with progress_bar() as progress:
         task = progress.add_task("replay", total=job.counted)
         while True:

@@ -1,4 +1,4 @@
-"""`penstock doctor`: look at everything that can be wrong and say it, one line each."""
+"""`penstock doctor`: check the installation and print one line per check."""
 
 import asyncio
 import platform
@@ -26,7 +26,7 @@ from penstock.postgres.statement import statement
 READ_SERVER = statement(__package__, "read_server.sql")
 
 VERSION_MIN = 140_000  # What the kernel's SQL was written for; the embedded server is 18.
-SKEW_MAX = timedelta(seconds=2)  # Only the database's clock counts; more than this puzzles people.
+SKEW_MAX = timedelta(seconds=2)  # The database's clock decides; above this, log times mislead.
 OVERDUE_MAX = timedelta(minutes=5)
 
 
@@ -38,7 +38,7 @@ def doctor(*, data_dir: Path | None, as_json: bool) -> None:
 
     Prints one line per check, `ok`, `warn` or `fail`, and exits with 1 if one fails.
     """
-    findings = asyncio.run(_examine(data_dir))
+    findings = asyncio.run(_run_checks(data_dir))
     if as_json:
         print_rows([asdict(each) for each in findings], as_json=True, none="")
     else:
@@ -47,7 +47,7 @@ def doctor(*, data_dir: Path | None, as_json: bool) -> None:
         sys.exit(Exit.FAILED)
 
 
-async def _examine(data_dir: Path | None) -> list[Finding]:
+async def _run_checks(data_dir: Path | None) -> list[Finding]:
     findings: list[Finding] = []
     try:
         async for each in _checks(data_dir):
@@ -80,34 +80,35 @@ async def _server(db: Connection, dsn: str) -> AsyncGenerator[Finding]:
     asked_at = datetime.now(UTC)
     row = await db.fetchrow(READ_SERVER)
     assert row is not None, "a SELECT without FROM has one row"
-    trip = datetime.now(UTC) - asked_at
+    round_trip = datetime.now(UTC) - asked_at
     is_new_enough = row["version_number"] >= VERSION_MIN
-    told = f"PostgreSQL {row['version']} at {address(dsn)}"
-    yield Finding("ok" if is_new_enough else "fail", "database", told)
-    skew = abs(row["now"] - asked_at - trip / 2)
+    detail = f"PostgreSQL {row['version']} at {address(dsn)}"
+    yield Finding("ok" if is_new_enough else "fail", "database", detail)
+    skew = abs(row["now"] - asked_at - round_trip / 2)
     verdict = "ok" if skew <= SKEW_MAX else "warn"
-    yield Finding(verdict, "clock", f"{skew / timedelta(milliseconds=1):.0f} ms off the database's")
+    skew_ms = skew / timedelta(milliseconds=1)
+    yield Finding(verdict, "clock", f"differs from the database's by {skew_ms:.0f} ms")
 
 
 async def _lanes(db: Connection) -> AsyncGenerator[Finding]:
     depths = await measure_lanes(db)
     expired = {each.lane: each.expired_leases for each in depths}
-    yield _some("expired leases", expired, "no sweeper seems to run: start a worker")
+    yield _counts("expired leases", expired, "no sweeper seems to be running; start a worker")
     yield _overdue(depths)
     paused = [each.name for each in await list_lanes(db) if not each.enabled]
     yield Finding("warn" if paused else "ok", "paused lanes", ", ".join(paused) or "none")
-    died = {each.lane: each.dead for each in depths}
-    yield _some("dead letters", died, "see: penstock dead list")
+    dead = {each.lane: each.dead for each in depths}
+    yield _counts("dead letters", dead, "see: penstock dead list")
     held = {each.lane: each.held for each in depths}
-    yield _some("held items", held, "each waits for a person to decide")
+    yield _counts("held items", held, "each needs a decision by a person")
 
 
-def _some(check: str, counts: dict[str, int], advice: str) -> Finding:
+def _counts(check: str, counts: dict[str, int], advice: str) -> Finding:
     found = {lane: count for lane, count in counts.items() if count}
     if not found:
         return Finding("ok", check, "none")
-    told = ", ".join(f"{count} in {lane}" for lane, count in found.items())
-    return Finding("warn", check, f"{told}; {advice}")
+    listed = ", ".join(f"{count} in {lane}" for lane, count in found.items())
+    return Finding("warn", check, f"{listed}; {advice}")
 
 
 def _overdue(depths: list[LaneDepth]) -> Finding:
@@ -118,5 +119,5 @@ def _overdue(depths: list[LaneDepth]) -> Finding:
     }
     if not late:
         return Finding("ok", "overdue items", f"none above {duration(OVERDUE_MAX)}")
-    told = ", ".join(f"{lane} by {duration(by)}" for lane, by in late.items())
-    return Finding("warn", "overdue items", f"{told}; is there a worker with a handler?")
+    listed = ", ".join(f"{lane} by {duration(by)}" for lane, by in late.items())
+    return Finding("warn", "overdue items", f"{listed}; is a worker with a handler running?")

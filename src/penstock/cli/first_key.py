@@ -1,4 +1,4 @@
-"""The first admin key: given by PENSTOCK_ADMIN_KEY, or made when there is none and shown once."""
+"""The first admin key: that of PENSTOCK_ADMIN_KEY, or a new one that is shown once."""
 
 from penstock.app import Penstock
 from penstock.base.errors import Unauthenticated
@@ -11,7 +11,7 @@ WHO = "penstock up"
 
 
 async def ensure_given_key(app: Penstock) -> bool:
-    """Let the key in the environment in; return whether there is one. A repeat is harmless."""
+    """Store the key of PENSTOCK_ADMIN_KEY; return whether it is set. A repeat is harmless."""
     given = settings().admin_key
     if given is None:
         return False
@@ -35,7 +35,7 @@ async def ensure_admin_key(app: Penstock) -> str | None:
     async def ensure() -> bool:
         async with app.pool.acquire() as db:
             if any("admin" in key.scopes for key in await list_keys(db)):
-                # Ours, if the database has died between making it and telling us so.
+                # It is this one if the connection was lost between the commit and its answer.
                 return await _is_known(db, token)
             await create_key(db, NAME, SCOPES, who=WHO, token=token)
         return True

@@ -1,4 +1,4 @@
-"""`penstock item`: see items, hand them in, and decide about single ones."""
+"""`penstock item`: show, enqueue, retry, cancel and reschedule items."""
 
 import sys
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
@@ -100,7 +100,7 @@ def list_(
 @json_option
 def retry(*, item_id: int, data_dir: Path | None, as_json: bool) -> None:
     """Give a dead or held item another set of attempts, from now on."""
-    _decide(
+    _change(
         data_dir, item_id, lambda db, it: operate.retry(db, it, who=operator()), as_json=as_json
     )
 
@@ -111,7 +111,7 @@ def retry(*, item_id: int, data_dir: Path | None, as_json: bool) -> None:
 @json_option
 def cancel(*, item_id: int, data_dir: Path | None, as_json: bool) -> None:
     """Cancel an item, unless a worker holds it or it is done."""
-    _decide(
+    _change(
         data_dir, item_id, lambda db, it: operate.cancel(db, it, who=operator()), as_json=as_json
     )
 
@@ -124,7 +124,7 @@ def cancel(*, item_id: int, data_dir: Path | None, as_json: bool) -> None:
 def reschedule(*, item_id: int, due_at: str, data_dir: Path | None, as_json: bool) -> None:
     """Give a waiting item another due instant: 2030-01-31T16:00:00Z, or +5m from now."""
     instant = parse_instant(due_at, field="due_at")
-    _decide(
+    _change(
         data_dir,
         item_id,
         lambda db, it: operate.reschedule(db, it, instant, who=operator()),
@@ -132,14 +132,14 @@ def reschedule(*, item_id: int, due_at: str, data_dir: Path | None, as_json: boo
     )
 
 
-def _decide(
+def _change(
     data_dir: Path | None,
     item_id: int,
     work: Callable[[Connection, ItemId], Awaitable[None]],
     *,
     as_json: bool,
 ) -> None:
-    """Do something to one item and show where it stands now."""
+    """Change one item and print its new state."""
 
     async def change(db: Connection) -> dict[str, Any]:
         await work(db, ItemId(item_id))
@@ -202,7 +202,7 @@ def enqueue_(  # noqa: PLR0913  One parameter per option.
         raise click.UsageError("give either a JSON payload or --file")
     if source is not None:
         if any((key, due_at, order_key, not_after)):
-            raise click.UsageError("with --file, key and instants stand in its lines")
+            raise click.UsageError("with --file, keys and instants are part of its lines")
         _enqueue_file(lane, source, data_dir, as_json=as_json)
         return
     new = NewItem(
@@ -229,11 +229,11 @@ def _decode(payload: str | None) -> object:
 
 
 def _enqueue_file(lane: str, source: BinaryIO, data_dir: Path | None, *, as_json: bool) -> None:
-    async def hand_in(db: Connection) -> list[Accepted]:
+    async def enqueue_lines(db: Connection) -> list[Accepted]:
         with counted(_read_lines(source)) as items:
             return await enqueue_many(db, lane, items)
 
-    accepted = ask(data_dir, hand_in)
+    accepted = ask(data_dir, enqueue_lines)
     if as_json:
         for each in accepted:
             print_json({"id": each.id, "is_new": each.is_new})
@@ -244,7 +244,7 @@ def _enqueue_file(lane: str, source: BinaryIO, data_dir: Path | None, *, as_json
 
 @contextmanager
 def counted(items: Iterable[NewItem]) -> Generator[Iterator[NewItem]]:
-    """Show how many items have been taken while they are."""
+    """Yield the items, and show how many have been read."""
     with progress_bar() as progress:
         task = progress.add_task("enqueue", total=None)
 

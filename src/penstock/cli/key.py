@@ -1,4 +1,4 @@
-"""`penstock key`: API keys. A token is printed once, when it is made."""
+"""`penstock key`: API keys. A token is printed once, when its key is created."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -51,7 +51,7 @@ def list_(*, data_dir: Path | None, as_json: bool) -> None:
 @data_dir_option
 @json_option
 def revoke(*, key_id: str, data_dir: Path | None, as_json: bool) -> None:
-    """Revoke an API key, from now on."""
+    """Revoke an API key immediately."""
     ask(data_dir, lambda db: revoke_key(db, key_id, who=operator()))
     if as_json:
         print_json({"key_id": key_id, "revoked": True})

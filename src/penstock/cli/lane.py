@@ -1,4 +1,4 @@
-"""`penstock lane`: see policies and change them; a change holds from the next cycle on."""
+"""`penstock lane`: show lanes and change their policy; a change applies from the next cycle on."""
 
 from dataclasses import asdict
 from pathlib import Path

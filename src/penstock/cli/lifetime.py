@@ -1,6 +1,7 @@
-"""How a long-running process starts and ends: signals, and the order in which its parts stop.
+"""Start and stop of a long-running process: signals, and the order in which its parts stop.
 
-First all that may refuse (folder, database, port), then the words on standard output, then work.
+What can fail at start (folder, database, port) comes first, then the line on standard output, then
+the work.
 """
 
 import asyncio
@@ -13,7 +14,6 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
@@ -30,59 +30,64 @@ from penstock.console.exits import Exit
 from penstock.postgres.embedded import embedded_server
 
 OPEN_FILES = 16_384  # More than any lane's concurrency.
-OBJECTS_MORE = 10_000  # Than before: then the garbage collector looks for cycles among them.
+NEW_OBJECTS_MAX = 10_000  # Above this, the garbage collector looks for cycles among them.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-ECHO = timedelta(milliseconds=500)  # No person presses Ctrl-C twice within this time on purpose.
+# A second signal within this time is a duplicate: no person presses Ctrl-C twice that fast.
+DUPLICATE_SECONDS = 0.5
 
 
 @dataclass(slots=True)
 class Stop:
-    """What a signal does: while we start, it ends us; later it asks once, then it insists."""
+    """What a signal does.
+
+    During the start it cancels the process. Later the first one requests a clean stop, and a second
+    one cancels the process.
+    """
 
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     is_started: bool = False
-    is_insisting: bool = False
+    is_forced: bool = False
     asked_at: float | None = None
 
     def started(self) -> None:
-        """Say that from now on there is work to finish."""
+        """End the start: from now on a signal requests a clean stop."""
         self.is_started = True
-        freeze_what_is_loaded()
+        freeze_loaded_objects()
 
     def signalled(self, process: asyncio.Task[Any]) -> None:
-        """Ask for a clean stop, or cancel the process.
+        """Request a clean stop, or cancel the process.
 
-        A launcher may pass on a signal that its whole group gets anyway: an echo does not insist.
+        A launcher may forward a signal that its process group gets anyway: a duplicate is ignored.
         """
-        if self.asked_at is not None and monotonic() - self.asked_at < ECHO.total_seconds():
+        if self.asked_at is not None and monotonic() - self.asked_at < DUPLICATE_SECONDS:
             return
         if self.is_started and not self.asked.is_set():
-            click.echo("penstock: stopping; once more stops at once", err=True)
+            click.echo("penstock: stopping; a second signal stops immediately", err=True)
             self.asked.set()
             self.asked_at = monotonic()
         else:
-            self.is_insisting = self.asked.is_set()
+            self.is_forced = self.asked.is_set()
             self.asked.set()
             process.cancel()
 
 
-def freeze_what_is_loaded() -> None:
-    """Keep the garbage collector from walking over what stays until the end.
+def freeze_loaded_objects() -> None:
+    """Exclude the objects that live until the process ends from garbage collection.
 
-    Those 48,000 objects made a full collection hold up the loop for 30 to 70 ms, after which due
-    items started in a bunch; without them it took 7 to 26 ms. And calls under way are no garbage:
-    looking at them whenever there are 700 objects more took 4 % of the API's time.
+    These 48,000 objects made a full collection block the loop for 30 to 70 ms, after which due
+    items started in a burst; without them it took 7 to 26 ms. Calls in progress are not garbage:
+    scanning them after every 700 new objects took 4 % of the API's time.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(OBJECTS_MORE, *gc.get_threshold()[1:])
+    gc.set_threshold(NEW_OBJECTS_MAX, *gc.get_threshold()[1:])
 
 
 def allow_open_files() -> None:
-    """Let this process open as many files as it may: each call under way is a connection.
+    """Raise the limit of open files as far as allowed: each call in progress is a connection.
 
-    The kernel's table of them is made large at once, while there is one thread. Later it grows at
-    256, 512, 1,024 files, and whoever opens that file waits for 7 to 15 ms, and the loop with it.
+    Also enlarge the operating system's table of them while there is one thread. Otherwise it grows
+    at 256, 512 and 1,024 files, and opening that file blocks the loop for 7 to 15 ms.
     """
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(most, OPEN_FILES)
@@ -100,7 +105,7 @@ def run_until_stopped(work: Callable[[Stop], Coroutine[Any, Any, None]]) -> None
 
 
 async def _run(work: Callable[[Stop], Coroutine[Any, Any, None]]) -> bool:
-    """Say whether it ended in good order: by itself, or by a signal that did not have to insist."""
+    """Return whether it ended cleanly: by itself, or after one signal."""
     stop = Stop()
     process = asyncio.current_task()
     assert process is not None, "a coroutine runs in a task"
@@ -111,7 +116,7 @@ async def _run(work: Callable[[Stop], Coroutine[Any, Any, None]]) -> bool:
     except asyncio.CancelledError:
         if not stop.asked.is_set():
             raise
-    return not stop.is_insisting
+    return not stop.is_forced
 
 
 @asynccontextmanager
@@ -133,9 +138,9 @@ async def opened(app: Penstock, data_dir: Path | None) -> AsyncGenerator[Penstoc
 async def listening(
     app: Penstock, *, host: str, port: int, is_probe: bool = False
 ) -> AsyncGenerator[str]:
-    """Serve the API while the body runs and give its URL; requests under way are let finish.
+    """Serve the API while the body runs and yield its URL; requests in progress are completed.
 
-    A probe is health and metrics alone.
+    With `is_probe`, only health and metrics are served.
     """
     try:
         from penstock import api, web  # noqa: PLC0415  The extra may not be installed.
@@ -162,7 +167,7 @@ async def listening(
 
 
 async def work_until_asked(app: Penstock, stop: Stop, lanes: list[str] | None = None) -> None:
-    """Run the handlers, and start them again if the database is lost in a bad moment."""
+    """Run the handlers until a stop is requested; restart them if they fail."""
 
     async def work() -> None:
         if (app.kinds or app.services) and not stop.asked.is_set():
@@ -181,5 +186,5 @@ def check_host(host: str) -> None:
     except ValueError:
         is_private = host == "localhost"
     if not is_private:
-        line = f"penstock: warning: {host} can be reached by others, without TLS"
+        line = f"penstock: warning: {host} is reachable from other machines, without TLS"
         click.echo(line, err=True)

@@ -1,4 +1,4 @@
-"""`--app module:name`: find a user's own Penstock, with the current folder importable."""
+"""`--app module:name`: import a user's app; the current folder is on the import path."""
 
 import importlib
 import sys
@@ -22,16 +22,16 @@ def load_app(spec: str) -> Penstock:
 
 
 def _import(spec: str, module_name: str) -> object:
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as missing:
         if missing.name is not None and f"{module_name}.".startswith(f"{missing.name}."):
-            raise BadApp(spec, f"there is no module {missing.name!r} here") from missing
+            raise BadApp(spec, f"module {missing.name!r} does not exist") from missing
         raise BadApp(spec, f"it imports {missing.name!r}, which is not installed") from missing
     except Exception as failure:
         # A user's module may raise anything; that is not a bug of Penstock and needs no traceback.
-        told = " ".join(f"{type(failure).__qualname__}: {failure}".split())
-        raise BadApp(spec, f"importing it failed: {told}") from failure
+        text = " ".join(f"{type(failure).__qualname__}: {failure}".split())
+        raise BadApp(spec, f"importing it failed: {text}") from failure

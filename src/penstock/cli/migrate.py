@@ -1,4 +1,4 @@
-"""`penstock migrate`: bring the schema forward, or only say what is missing."""
+"""`penstock migrate`: update the schema, or only report what is missing."""
 
 import sys
 from functools import partial
@@ -35,11 +35,11 @@ def migrate(
 
     First the pre steps are applied, which the previous release works with, then the functions. Once
     no process of the previous release runs any more, --post applies the post steps; without it, the
-    next release does. With --search-path, views are found by name: it holds for new connections,
+    next release does. With --search-path, views are found by name: it applies to new connections,
     and needs the owner of the database.
     """
     if check and search_path:
-        raise click.UsageError("--check changes nothing, so it does not go with --search-path")
+        raise click.UsageError("--check changes nothing and excludes --search-path")
     packages = migration_packages(chosen_domains())
     names = ask(data_dir, partial(missing if check else apply, owners=packages, post=post))
     if search_path and ask(data_dir, extend_search_path):

@@ -36,7 +36,7 @@ def command_line() -> click.Group:
     @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
     @click.version_option(package_name="penstock", message="penstock %(version)s")
     def penstock() -> None:
-        """Release due work at a rate that the other side can bear.
+        """Run due work at a rate that the receiving side can handle.
 
         `penstock up` runs everything in one process. Most other commands connect to the
         database in PENSTOCK_DATABASE_URL or, without it, to the one that `up` runs in this folder.
@@ -58,13 +58,13 @@ def command_line() -> click.Group:
 def _add(group: click.Group, command: click.Command, domain: Domain) -> None:
     assert command.name is not None, "a command has a name"
     if command.name in group.commands:
-        reason = f"{domain.name!r} brings a command {command.name!r}, which exists already"
+        reason = f"{domain.name!r} declares a command {command.name!r}, which exists already"
         raise BadSetting("PENSTOCK_DOMAINS", reason)
     group.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and leave the process with one of the codes of `exits`."""
+    """Run the command line and exit the process with one of the codes of `exits`."""
     exits.run(lambda: command_line()(arguments, standalone_mode=False), is_debug=_is_debug)
 
 

@@ -15,7 +15,7 @@ from penstock.console.output import json_option, print_json
 
 @click.command()
 @click.option(
-    "--app", "spec", metavar="MODULE:NAME", help="Your Penstock; its payload types are checked."
+    "--app", "spec", metavar="MODULE:NAME", help="Your Penstock app; its payload types are checked."
 )
 @click.option("--host", help="Address of the API.  [127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of the API, 0 for any.  [8080]")

@@ -1,4 +1,4 @@
-"""`penstock up`: everything in one process, with a PostgreSQL in it unless one is named."""
+"""`penstock up`: everything in one process, with an embedded PostgreSQL unless another is set."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from penstock.postgres.pool import address
     "--app",
     "spec",
     metavar="MODULE:NAME",
-    help="Your Penstock, with its handlers; the current folder is on the import path.",
+    help="Your Penstock app with its handlers; the current folder is on the import path.",
 )
 @click.option("--host", help="Address of the API.  [127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of the API, 0 for any.  [8080]")
@@ -76,7 +76,7 @@ def up(
 
 
 def _announce(app: Penstock, url: str, token: str | None, *, as_json: bool) -> None:
-    """Say where everything is; the token is never shown again."""
+    """Print URLs, database, lanes and token; the token is never shown again."""
     urls = {"api": url, "docs": f"{url}/docs", "health": f"{url}/health"}
     if as_json:
         print_json(urls | {"admin_key": token, "lanes": sorted(app.kinds)})

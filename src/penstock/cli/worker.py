@@ -20,7 +20,7 @@ from penstock.console.output import json_option, print_json
     "--app",
     "spec",
     metavar="MODULE:NAME",
-    help="Your Penstock, with handlers besides the built-in.",
+    help="Your Penstock app, with handlers besides the built-in ones.",
 )
 @click.option("--lane", "lanes", multiple=True, help="Run this lane only; may be given again.")
 @click.option(
@@ -55,25 +55,25 @@ def worker(
             await stack.enter_async_context(app)
             await stack.enter_async_context(alongside(app.run_sweeper()))
             chosen = _chosen(app, spec, lanes)
-            words: dict[str, Any] = {"lanes": chosen}
+            started: dict[str, Any] = {"lanes": chosen}
             if metrics_port is not None:
-                words["metrics"] = await stack.enter_async_context(
+                started["metrics"] = await stack.enter_async_context(
                     listening(app, host=metrics_host, port=metrics_port, is_probe=True)
                 )
             stop.started()
-            print_json(words) if as_json else click.echo(_told(words))
+            print_json(started) if as_json else click.echo(_summary(started))
             await work_until_asked(app, stop, chosen)
 
     run_until_stopped(run)
 
 
-def _told(words: dict[str, Any]) -> str:
-    told = f"penstock works on {', '.join(words['lanes'])}"
-    return f"{told}; metrics at {words['metrics']}/metrics" if "metrics" in words else told
+def _summary(started: dict[str, Any]) -> str:
+    lanes = f"penstock works on {', '.join(started['lanes'])}"
+    return f"{lanes}; metrics at {started['metrics']}/metrics" if "metrics" in started else lanes
 
 
 def _chosen(app: Penstock, spec: str | None, lanes: tuple[str, ...]) -> list[str]:
-    """Return the lanes to work on; domains have brought theirs only when the app is open."""
+    """Return the lanes to work on; the app must be open, which adds those of its domains."""
     unknown = sorted(set(lanes) - app.kinds.keys())
     if unknown:
         owner = spec or "penstock"

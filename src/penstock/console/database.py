@@ -1,4 +1,4 @@
-"""Where the database is: PENSTOCK_DATABASE_URL, or the server that runs in the data folder."""
+"""Find the database and connect: PENSTOCK_DATABASE_URL, or the server of the data folder."""
 
 import asyncio
 import getpass
@@ -34,7 +34,7 @@ no_migrate_option = click.option(
     help="Apply nothing; fail if this release cannot run on the schema.",
 )
 
-# What PostgreSQL says when our schema, or a newer part of it, is not there.
+# Errors of PostgreSQL when the schema, or a newer part of it, is missing.
 _UNMIGRATED = (
     asyncpg.InvalidSchemaNameError,
     asyncpg.UndefinedColumnError,
@@ -44,7 +44,7 @@ _UNMIGRATED = (
 
 
 def ask(data_dir: Path | None, work: Callable[[Connection], Awaitable[T]]) -> T:
-    """Do `work` on one connection to the database that is there, and return its result."""
+    """Run `work` on one connection to the configured database and return its result."""
     return asyncio.run(_ask(data_dir, work))
 
 
@@ -56,7 +56,7 @@ async def _ask(data_dir: Path | None, work: Callable[[Connection], Awaitable[T]]
 
 @asynccontextmanager
 async def connected(data_dir: Path | None) -> AsyncGenerator[Connection]:
-    """Lend a connection; raises DatabaseAway when there is none to be had, or when it is lost."""
+    """Open a connection; raises DatabaseAway if it cannot be opened, or is lost."""
     with database_away():
         db = await connect(find_dsn(data_dir))
         try:
@@ -67,7 +67,7 @@ async def connected(data_dir: Path | None) -> AsyncGenerator[Connection]:
 
 @asynccontextmanager
 async def lent_resources(data_dir: Path | None) -> AsyncGenerator[Resources]:
-    """Lend what a domain gets from the app, on a small pool, to a command that runs no app."""
+    """Yield the resources that a domain gets from an app, with a small pool and no app."""
     dsn = find_dsn(data_dir)
     with database_away():
         pool = await open_pool(dsn, min_size=1, max_size=2)
@@ -99,7 +99,7 @@ def find_dsn(data_dir: Path | None) -> str:
 
 @contextmanager
 def migrated() -> Generator[None]:
-    """Say what to do about a database without our schema."""
+    """Raise BadMigration, which names the remedy, if the schema is missing."""
     try:
         yield
     except _UNMIGRATED as missing:
@@ -108,9 +108,9 @@ def migrated() -> Generator[None]:
 
 
 def operator() -> str:
-    """Return who is typing, for the audit."""
+    """Return the name of the system account, for the audit."""
     try:
         return f"cli:{getpass.getuser()}"
     except (KeyError, OSError):
-        # A container may run as a number without a name.
+        # A container may run under a user id without a name.
         return f"cli:{os.getuid()}"

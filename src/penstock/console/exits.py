@@ -1,4 +1,4 @@
-"""How the process ends: one line on standard error and one of these codes.
+"""How a command ends: an error is one line on standard error; the exit code is one of these.
 
 0 done · 1 failed · 2 bad input, setting or name, nothing written · 3 conflict with what is stored
 · 4 a dependency is unavailable or in use · 130 interrupted.
@@ -35,22 +35,22 @@ class Exit(IntEnum):
 
 
 def run(command: Callable[[], object], *, is_debug: Callable[[], bool]) -> NoReturn:
-    """Run a command and leave the process; `is_debug` decides whether a traceback may be seen."""
+    """Run a command and exit the process; with `is_debug()`, errors keep their traceback."""
     try:
         command()
     except click.exceptions.NoArgsIsHelpError as asked:
         asked.show()
-        _leave(Exit.BAD_INPUT)
+        _exit(Exit.BAD_INPUT)
     except click.ClickException as refused:
-        _leave(refused.exit_code, _usage(refused))
+        _exit(refused.exit_code, _usage(refused))
     except (click.Abort, KeyboardInterrupt):
-        _leave(Exit.INTERRUPTED, "interrupted")
+        _exit(Exit.INTERRUPTED, "interrupted")
     except Exception as failure:
         if is_debug():
             raise
         cause = innermost(failure)
-        _leave(exit_code(cause), message(cause))
-    _leave(Exit.OK)
+        _exit(exit_code(cause), message(cause))
+    _exit(Exit.OK)
 
 
 def exit_code(failure: BaseException) -> Exit:
@@ -67,12 +67,13 @@ def exit_code(failure: BaseException) -> Exit:
 
 
 def message(failure: BaseException) -> str:
-    """Return one line for a person; what we did not expect says where it happened."""
+    """Return an error as one line; an unexpected one with the place where it was raised."""
     if isinstance(failure, PenstockError):
-        told = ": ".join([str(failure), *getattr(failure, "__notes__", ())])
-        return " ".join(told.split())
-    told = describe(failure)
-    return f"unexpected {told['error']} in {told['where']} (PENSTOCK_LOG_LEVEL=debug shows more)"
+        text = ": ".join([str(failure), *getattr(failure, "__notes__", ())])
+        return " ".join(text.split())
+    described = describe(failure)
+    place = f"{described['error']} in {described['where']}"
+    return f"unexpected {place} (PENSTOCK_LOG_LEVEL=debug shows more)"
 
 
 def innermost(failure: BaseException) -> BaseException:
@@ -83,13 +84,13 @@ def innermost(failure: BaseException) -> BaseException:
 
 
 def _usage(refused: click.ClickException) -> str:
-    """Return click's complaint in one line, with the place where help is."""
+    """Return click's message in one line, with the command that prints help."""
     text = " ".join(refused.format_message().split())
     context = refused.ctx if isinstance(refused, click.UsageError) else None
     return text if context is None else f"{text} (see: {context.command_path} --help)"
 
 
-def _leave(code: int, line: str | None = None) -> NoReturn:
+def _exit(code: int, line: str | None = None) -> NoReturn:
     if line is not None:
         click.echo(f"penstock: {line}", err=True)
     sys.exit(int(code))

@@ -1,4 +1,4 @@
-"""What a command says on standard output: aligned text for people, JSON lines for programs."""
+"""What commands print on standard output: aligned text for people, JSON lines for programs."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ def print_json(value: object) -> None:
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, none: str) -> None:
-    """Print rows as a table under their keys, or as JSON lines; say `none` if there are none."""
+    """Print rows as a table under their keys, or as JSON lines; print `none` if there are none."""
     if as_json:
         for row in rows:
             print_json(row)
@@ -37,7 +37,7 @@ def print_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, none: str) -
 
 
 def print_record(record: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print the fields of one thing, one per line, or as one line of JSON."""
+    """Print the fields of one record, one per line, or as one line of JSON."""
     if as_json:
         print_json(record)
     else:
@@ -53,7 +53,7 @@ def print_lines(lines: Sequence[Sequence[str]]) -> None:
 
 
 def text(value: object) -> str:
-    """Return a value as a person would write it."""
+    """Return a value as text for people."""
     match value:
         case None:
             return ABSENT
@@ -94,14 +94,14 @@ def without(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def confirm(question: str) -> None:
-    """Ask before something that cannot be taken back; where nobody can answer, refuse it."""
+    """Ask for confirmation; raises InvalidInput if standard input is not a terminal."""
     if not sys.stdin.isatty():
-        raise InvalidInput("--yes", f"is needed where nobody can answer: {question}")
+        raise InvalidInput("--yes", f"is required without a terminal: {question}")
     click.confirm(question, abort=True, err=True)
 
 
 def progress_bar() -> Progress:
-    """Return a progress bar on standard error, which is quiet where nobody watches."""
+    """Return a progress bar on standard error, disabled if that is not a terminal."""
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),

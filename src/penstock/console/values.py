@@ -1,4 +1,4 @@
-"""Words of the command line as values: durations, instants, item ids, and a lane's policy."""
+"""Parse values of the command line: durations, instants, item ids, and a lane's policy."""
 
 import re
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ UNITS = {
     "h": timedelta(hours=1),
     "d": timedelta(days=1),
 }
-TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 ID_MAX = 2**63 - 1
 
 _SHORT = re.compile(r"(?P<amount>\d+(\.\d+)?)(?P<unit>ms|s|m|h|d)")
@@ -46,7 +46,7 @@ def parse_instant(text: str, *, field: str) -> datetime:
         try:
             return datetime.now(UTC) + parse_duration(text[1:], field=field)
         except OverflowError:
-            raise InvalidInput(field, "is too far away") from None
+            raise InvalidInput(field, "is too far in the future") from None
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
@@ -58,7 +58,7 @@ def parse_instant(text: str, *, field: str) -> datetime:
 
 
 def parse_policy(words: Iterable[str]) -> dict[str, Any]:
-    """Read `key=value` words as changes of a lane's policy; ranges are the database's part."""
+    """Read `key=value` words as changes of a lane's policy; the database checks ranges."""
     changes: dict[str, Any] = {}
     for word in words:
         field, found, value = word.partition("=")
@@ -80,9 +80,9 @@ def _policy_value(name: str, value: str) -> object:
     if field.type is timedelta:
         return parse_duration(value, field=name)
     if field.type is bool:
-        if value.lower() not in TRUTHS:
+        if value.lower() not in BOOLEANS:
             raise InvalidInput(name, f"{value!r} is neither true nor false")
-        return TRUTHS[value.lower()]
+        return BOOLEANS[value.lower()]
     return value if field.type is str else _number(field, value)
 
 

@@ -1,4 +1,4 @@
-"""`penstock demo`: a burst against a rate limit, watched live, and the proof at the end."""
+"""`penstock demo`: a burst against a rate limit, with progress, a table and plots."""
 
 from penstock.cli.demo.command import demo
 

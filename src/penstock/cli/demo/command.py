@@ -1,4 +1,4 @@
-"""The verb `demo`: options, a throw-away database, the live view, the table and the plots."""
+"""The verb `demo`: options, a temporary database, the progress bar, the table and the plots."""
 
 import sys
 import tempfile
@@ -15,14 +15,13 @@ from penstock.base.log import configure
 from penstock.base.settings import settings
 from penstock.cli.demo import picture
 from penstock.cli.demo.figures import Figures
-from penstock.cli.demo.flow import Flow
-from penstock.cli.demo.flow import run as let_out
-from penstock.cli.lifetime import Stop, freeze_what_is_loaded, run_until_stopped
+from penstock.cli.demo.flow import Flow, run_flow
+from penstock.cli.lifetime import Stop, freeze_loaded_objects, run_until_stopped
 from penstock.console.exits import Exit
 from penstock.console.output import json_option, print_json, print_lines, progress_bar
 from penstock.postgres.embedded import embedded_server
 
-BURST_SHARE = 20  # 50 ms of the rate: what starts that come late may use up.
+BURST_SHARE = 20  # 50 ms of the rate, for starts that are late.
 
 
 @click.command()
@@ -50,7 +49,7 @@ BURST_SHARE = 20  # 50 ms of the rate: what starts that come late may use up.
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
     default=Path("penstock-demo.png"),
     show_default=True,
-    help="Where the picture goes.",
+    help="Path of the plot.",
 )
 @json_option
 def demo(*, items: int, rate: int, burst: int | None, out: Path, as_json: bool) -> None:
@@ -68,8 +67,8 @@ def demo(*, items: int, rate: int, burst: int | None, out: Path, as_json: bool) 
     async def run(_stop: Stop) -> None:
         with progress_bar() as progress:
             async with _database() as app:
-                freeze_what_is_loaded()
-                flow = await let_out(
+                freeze_loaded_objects()
+                flow = await run_flow(
                     app, items=items, rate=rate, burst=chosen_burst, progress=progress
                 )
         flows.append(flow)
@@ -85,7 +84,7 @@ def demo(*, items: int, rate: int, burst: int | None, out: Path, as_json: bool) 
 
 @asynccontextmanager
 async def _database() -> AsyncGenerator[Penstock]:
-    """Lend an app on the database of the environment, or on one that is gone afterwards."""
+    """Yield an app on the configured database, or on a temporary one."""
     if settings().database_url is not None:
         yield Penstock()
         return
@@ -123,5 +122,5 @@ def _report(flow: Flow, out: Path, *, as_json: bool) -> None:
 
 
 def _remark(figures: Figures) -> str:
-    """Say it plainly if the limit was not kept; the picture shows when."""
+    """Return a remark if the limit was exceeded; the plot shows when."""
     return ": ABOVE THE LIMIT" if figures.is_above_limit else ""

@@ -1,4 +1,4 @@
-"""What the demo measured, as numbers. Pure arithmetic on the instants at which handlers started."""
+"""The figures of the demo. Pure arithmetic on the instants at which handlers started."""
 
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
@@ -25,23 +25,23 @@ class Figures:
 
     @property
     def limit(self) -> int:
-        """The most starts that any second may see."""
+        """The maximum number of starts in any second."""
         return self.rate + self.burst
 
     @property
     def is_complete(self) -> bool:
-        """True when every item was done, and once."""
+        """True when every item was done exactly once."""
         return self.done == self.accepted and not self.lost and not self.repeated
 
     @property
     def is_above_limit(self) -> bool:
-        """True when some second saw more starts than the limit."""
+        """True when some second had more starts than the limit."""
         return self.peak > self.limit
 
 
 @dataclass(slots=True)
 class Record:
-    """What the handler saw: how often it was called for each item, and at which instants."""
+    """The calls of the handler: how many for each item, and at which instants."""
 
     calls: dict[int, int] = field(default_factory=dict[int, int])
     started_at: list[float] = field(default_factory=list[float])
@@ -59,7 +59,7 @@ class Record:
 def summarise(
     record: Record, accepted: Collection[int], *, done: int, rate: int, burst: int
 ) -> Figures:
-    """Compare the accepted items with those that were seen; `done` is what the database says."""
+    """Compare the accepted items with the started ones; `done` is counted by the database."""
     instants = sorted(record.started_at)
     seconds = instants[-1] - instants[0] if instants else 0.0
     return Figures(
@@ -86,7 +86,7 @@ def peak(instants: Sequence[float], *, width: float = WINDOW_SECONDS) -> int:
 
 
 def rates(instants: Sequence[float], *, width: float = BUCKET_SECONDS) -> list[float]:
-    """Return starts per second in each stretch of `width` seconds, without the last, cut short."""
+    """Return starts per second in each complete interval of `width` seconds."""
     if not instants:
         return []
     count = int((instants[-1] - instants[0]) / width)

@@ -1,4 +1,4 @@
-"""The demo itself: a burst of due items, a rate-limited lane, a worker, and what it saw."""
+"""Run the demo: enqueue due items in a rate-limited lane, work on it, record the starts."""
 
 import asyncio
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from penstock.kernel.item import Item, NewItem
 
 STEP_ITEMS = 5_000  # The progress bar moves twenty times by default.
 WATCH_INTERVAL = timedelta(milliseconds=100)
-AHEAD_SECONDS = 0.4  # Room for twice the slots that a claim hands out ahead of time.
-BATCH_SECONDS = 0.01  # A larger batch holds up the loop, and starts come late in bunches.
-PATIENCE_SECONDS = 30.0  # Beyond twice the planned time, what has not come is lost.
+AHEAD_SECONDS = 0.4  # Room for twice the slots that a claim assigns ahead of time.
+BATCH_SECONDS = 0.01  # A larger batch blocks the loop, and starts are late and in bursts.
+GRACE_SECONDS = 30.0  # After twice the planned time and this, missing items are lost.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +30,8 @@ class Flow:
     instants: list[float]
 
 
-async def run(app: Penstock, *, items: int, rate: int, burst: int, progress: Progress) -> Flow:
-    """Enqueue `items` that are due at once, let them out at `rate`, and compare; opens the app."""
+async def run_flow(app: Penstock, *, items: int, rate: int, burst: int, progress: Progress) -> Flow:
+    """Enqueue `items` that are due now, run them at `rate`, and summarise; opens the app."""
     lane = f"demo-{token_hex(3)}"
     record = Record()
     stop = asyncio.Event()
@@ -59,7 +59,7 @@ async def run(app: Penstock, *, items: int, rate: int, burst: int, progress: Pro
 
 
 async def _enqueue(app: Penstock, lane: str, *, items: int, progress: Progress) -> list[int]:
-    """Hand in all items with one due instant, and return their ids."""
+    """Enqueue all items with one due instant, and return their ids."""
     due_at = datetime.now(UTC)
     task = progress.add_task("accept", total=items)
     accepted: list[int] = []
@@ -74,11 +74,11 @@ async def _enqueue(app: Penstock, lane: str, *, items: int, progress: Progress) 
 async def _watch(
     record: Record, progress: Progress, *, items: int, rate: int, stop: asyncio.Event
 ) -> None:
-    """Move the progress bar, and stop the worker if the last items do not come."""
-    task = progress.add_task("let out", total=items)
-    gives_up_at = monotonic() + 2 * items / rate + PATIENCE_SECONDS
-    while monotonic() < gives_up_at:
+    """Update the progress bar, and stop the worker if items are missing at the deadline."""
+    task = progress.add_task("start", total=items)
+    deadline = monotonic() + 2 * items / rate + GRACE_SECONDS
+    while monotonic() < deadline:
         recent = record.recent(monotonic())
-        progress.update(task, completed=len(record.calls), description=f"let out at {recent:,}/s")
+        progress.update(task, completed=len(record.calls), description=f"start {recent:,}/s")
         await asyncio.sleep(WATCH_INTERVAL.total_seconds())
     stop.set()

@@ -15,7 +15,7 @@ TERMINAL_WIDTH_MAX, TERMINAL_HEIGHT, TERMINAL_MARGIN = 110, 18, 8
 
 
 def require() -> None:
-    """Raise MissingExtra before a minute is spent on what could not be drawn."""
+    """Raise MissingExtra before the run instead of after it."""
     if find_spec("plotext") is None or find_spec("matplotlib") is None:
         raise MissingExtra("demo", "the plot of the demo")
 
@@ -43,7 +43,7 @@ def draw_in_terminal(instants: Sequence[float], figures: Figures, *, width: int)
 
 
 def draw_png(instants: Sequence[float], figures: Figures, path: Path) -> None:
-    """Write the plot to `path`: the flow in steps of 100 ms, each second, and the limit."""
+    """Write the plot to `path`: the rate in steps of 100 ms and of one second, and the limit."""
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
     pyplot: Any = importlib.import_module("matplotlib.pyplot")
@@ -52,7 +52,7 @@ def draw_png(instants: Sequence[float], figures: Figures, path: Path) -> None:
         figure.subplots_adjust(left=0.085, right=0.97, top=0.79, bottom=0.20)
         _draw_flow(axes, instants, figures)
         _draw_frame(axes)
-        _write_words(figure, figures)
+        _write_captions(figure, figures)
         figure.savefig(path)
         pyplot.close(figure)
 
@@ -67,7 +67,7 @@ def _draw_flow(axes: Any, instants: Sequence[float], figures: Figures) -> None:
         [count for _, count in windows],
         color=WINDOW,
         linewidth=2.2,
-        label="starts in the second before",
+        label="starts in the last second",
     )
     axes.axhline(figures.limit, color=LIMIT, linewidth=1.6, linestyle=(0, (6, 3)))
     axes.annotate(
@@ -106,8 +106,8 @@ def _draw_frame(axes: Any) -> None:
     axes.spines["bottom"].set_color(GRID)
 
 
-def _write_words(figure: Any, figures: Figures) -> None:
-    title = f"{figures.accepted:,} items due at once leave at {figures.rate:,} a second"
+def _write_captions(figure: Any, figures: Figures) -> None:
+    title = f"{figures.accepted:,} items due at once, started at {figures.rate:,} per second"
     figure.text(0.085, 0.925, title, fontsize=17, fontweight="bold", color=INK)
     figure.text(
         0.085,
@@ -115,7 +115,7 @@ def _write_words(figure: Any, figures: Figures) -> None:
         "Penstock, one worker process, one PostgreSQL: the rate is decided in the claim",
         color=MUTED,
     )
-    words = (
+    captions = (
         ("accepted", figures.accepted),
         ("done", figures.done),
         ("lost", figures.lost),
@@ -123,7 +123,7 @@ def _write_words(figure: Any, figures: Figures) -> None:
         ("busiest second", figures.peak),
         ("mean per second", round(figures.mean_per_second)),
     )
-    for number, (name, value) in enumerate(words):
+    for number, (name, value) in enumerate(captions):
         at = 0.085 + number * 0.152
         figure.text(at, 0.055, f"{value:,}", fontsize=14, fontweight="bold", color=INK)
         figure.text(at, 0.022, name, fontsize=9.5, color=MUTED)

@@ -1,4 +1,4 @@
--- What the doctor asks any PostgreSQL, with or without our schema.
+-- Version and clock of the server, for `penstock doctor`; works without the schema.
 SELECT current_setting('server_version') AS version,
     current_setting('server_version_num')::integer AS version_number,
     clock_timestamp() AS now;

@@ -1,4 +1,4 @@
-"""What a command has said, read as programs or people read it."""
+"""Read the output of a command: JSON lines, text for people, or the one line of an error."""
 
 import json
 from typing import Any
@@ -17,14 +17,14 @@ def answers(ended: Ended) -> list[dict[str, Any]]:
 
 
 def record(ended: Ended) -> dict[str, str]:
-    """Return what was printed for people, up to the first empty line."""
+    """Return the fields printed for people, up to the first empty line."""
     assert ended.code == 0, ended.err
     lines = ended.out.split("\n\n")[0].splitlines()
     return {name: value.strip() for name, _, value in (line.partition(" ") for line in lines)}
 
 
 def refused(ended: Ended, code: int) -> str:
-    """Return the one line that a command ended with."""
+    """Return the one line of the error with which a command ended."""
     assert ended.code == code, ended.err
     assert ended.err.startswith("penstock: ")
     assert ended.err.count("\n") == 1
