@@ -241,5 +241,5 @@ async def test_an_update_of_a_view_fails_as_a_claim_does(
 async def test_a_write_to_a_view_names_what_replaces_it(
     session: Connection, write: LiteralString, pointer: str
 ) -> None:
-    with pytest.raises(asyncpg.FeatureNotSupportedError, match=f"is a view to read.*{pointer}"):
+    with pytest.raises(asyncpg.FeatureNotSupportedError, match=f"is a read-only view.*{pointer}"):
         await session.execute(write)

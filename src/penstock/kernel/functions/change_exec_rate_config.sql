@@ -1,5 +1,5 @@
--- Carry an UPDATE of the view exec_rate_config out on the lane, with the lock, the notification and
--- the audit of any other change of a policy. `updated_at` follows by itself and is ignored.
+-- Apply an UPDATE of the view exec_rate_config to the lane, with the lock, the notification and the
+-- audit of any other change of a policy. `updated_at` is derived, and is ignored here.
 CREATE OR REPLACE FUNCTION penstock.change_exec_rate_config() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE

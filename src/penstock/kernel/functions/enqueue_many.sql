@@ -1,8 +1,8 @@
--- Accept many items for one lane, in the caller's transaction. Arrays run parallel; a NULL due_at
--- means now; in a lane with a slot pool it is the earliest instant, and the slot is what counts.
--- Returns one row per position; is_new is false where the key was known already.
+-- Accept many items for one lane, in the caller's transaction. The arrays are parallel; a NULL
+-- due_at means now; in a lane with a slot pool it is the earliest instant, and the slot decides.
+-- Returns one row per position; is_new is false where the key is already known.
 -- Raises PS404 for an unknown lane, PS413 for a payload over the lane's limit, and PS409 with both
--- hashes when a key comes back with another payload.
+-- hashes when a known key is given with another payload.
 CREATE OR REPLACE FUNCTION penstock.enqueue_many(
     lane text,
     payloads jsonb[],
@@ -34,7 +34,7 @@ BEGIN
         FROM penstock.slot_newcomers(policy, keys, due_ats, enqueue_many.at) AS s;
     END IF;
 
-    -- Keys are taken in their own order, so that two producers with the same keys cannot deadlock.
+    -- Keys are inserted in sorted order, so that two producers with the same keys cannot deadlock.
     WITH given AS MATERIALIZED (
         SELECT index, coalesce(slotted_id, nextval('penstock.item_id')) AS id, payload,
             octet_length(body) AS bytes, key,
@@ -95,7 +95,7 @@ BEGIN
         WHERE NOT g.is_new AND i.payload_hash <> sha256(convert_to(g.payload::text, 'UTF8'))
         LIMIT 1;
         IF FOUND THEN
-            RAISE EXCEPTION 'key % already stands for another payload', quote_literal(clash.key)
+            RAISE EXCEPTION 'key % already has another payload', quote_literal(clash.key)
                 USING ERRCODE = 'PS409', DETAIL = jsonb_build_object(
                     'key', clash.key, 'item_id', clash.item_id,
                     'stored_hash', encode(clash.stored_hash, 'hex'),

@@ -1,7 +1,7 @@
--- Accept what COPY has put into the session's staging table, in its order. Nearly always every key
--- is new: then a plain INSERT straight from the table, a quarter faster than ON CONFLICT. If a key
--- is known after all, and for lanes with an order or a slot pool, enqueue_many does it instead. One
--- subtransaction per call, so for bulk only.
+-- Accept the rows of the session's staging table, in their order. Usually every key is new: then a
+-- plain INSERT from the table is used, a quarter faster than ON CONFLICT. If a key is known, and
+-- for lanes with ordering or a slot pool, enqueue_many is called instead. One subtransaction per
+-- call, so only for bulk.
 CREATE OR REPLACE FUNCTION penstock.enqueue_staged(lane text, at timestamptz)
 RETURNS TABLE (index bigint, item_id bigint, is_new boolean)
 LANGUAGE plpgsql AS $$

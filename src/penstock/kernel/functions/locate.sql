@@ -1,8 +1,8 @@
--- Return where items are. The places exclude each other, so an item has one row.
+-- Return the state of items. The tables exclude each other, so an item has one row.
 CREATE OR REPLACE FUNCTION penstock.locate(ids bigint[])
 RETURNS TABLE (id bigint, state text, due_at timestamptz, reason text, attempts integer)
 LANGUAGE sql STABLE
--- A few ids are looked up one by one, whatever old statistics make the planner think.
+-- A few ids are looked up one by one; with stale statistics the planner may scan tables instead.
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
     WITH subject AS MATERIALIZED (

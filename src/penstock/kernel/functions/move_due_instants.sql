@@ -1,4 +1,4 @@
--- Give unclaimed items other due instants; they keep their positions behind their order keys. An
+-- Change the due instants of unclaimed items; they keep their positions behind their order keys. An
 -- item that a transaction holds, that waits for a retry or that a person has rescheduled is no
 -- longer due when its slot was, and is left unchanged.
 CREATE OR REPLACE FUNCTION penstock.move_due_instants(

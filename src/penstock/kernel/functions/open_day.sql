@@ -1,6 +1,6 @@
 -- Create the partitions of one day in every table that daily_table lists, unless they exist. A
--- day's ids are day << 32 onward. Each partition is created apart and attached: that waits for
--- nobody who only enqueues, and gives up after 2 s behind other locks.
+-- day's ids are day << 32 onward. Each partition is created separately and attached: this
+-- does not wait for transactions that only enqueue, and fails after 2 s behind other locks.
 CREATE OR REPLACE FUNCTION penstock.open_day(day date) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     low bigint := (day - date '1970-01-01')::bigint << 32;

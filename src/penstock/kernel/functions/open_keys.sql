@@ -7,7 +7,7 @@ DECLARE
     fresh text[];
     shared text[];
 BEGIN
-    -- A key may be closed between the INSERT that met it and the lock; then it is opened again.
+    -- A key may be closed between the INSERT that found it and the lock; then it is opened again.
     WHILE cardinality(wanted) > 0 LOOP
         WITH inserted AS (
             INSERT INTO penstock.active_key (lane_id, order_key)

@@ -1,5 +1,5 @@
 -- Put the next follower of each key into ready; close the keys that have none. The caller's
--- transaction has just ended these keys' heads, so nobody else promotes them.
+-- transaction has just ended these keys' heads, so no other transaction promotes them.
 CREATE OR REPLACE FUNCTION penstock.promote(in_lane integer, keys text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -10,8 +10,8 @@ BEGIN
     IF cardinality(lonely) = 0 THEN
         RETURN;
     END IF;
-    -- Lock in one statement and look again in the next: a follower that parked in between is
-    -- visible then. A key that a producer holds is left to the sweeper instead of waited for.
+    -- Lock in one statement and read again in the next: a follower that was parked in between is
+    -- visible then. A key that a producer has locked is left to the sweeper, without waiting.
     WITH found AS (
         SELECT order_key FROM penstock.active_key
         WHERE lane_id = in_lane AND order_key = ANY (lonely)

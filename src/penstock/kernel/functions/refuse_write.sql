@@ -3,6 +3,6 @@
 CREATE OR REPLACE FUNCTION penstock.refuse_write() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION '% is a view to read; instead of %, use %', TG_TABLE_NAME, TG_OP, TG_ARGV[0]
+    RAISE EXCEPTION '% is a read-only view; instead of %, use %', TG_TABLE_NAME, TG_OP, TG_ARGV[0]
         USING ERRCODE = 'feature_not_supported';
 END $$;

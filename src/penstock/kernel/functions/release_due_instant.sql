@@ -1,5 +1,5 @@
--- Give back the slot that an item has taken, if it has one. Without the slots there is none: the
--- kernel is installed alone, and give_back_due_instant is looked up when it is called.
+-- Cancel the slot of an item, if it has one. The kernel can be installed without the slots, so
+-- give_back_due_instant is looked up only when it is called.
 CREATE OR REPLACE FUNCTION penstock.release_due_instant(item_id bigint, at timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

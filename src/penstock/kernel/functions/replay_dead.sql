@@ -1,6 +1,6 @@
 -- Give dead items another set of attempts. An item that blocks its key becomes its head again; any
 -- other takes its old position behind the key ('park') or the last one ('skip'). Items past their
--- deadline stay dead: they would only expire again. Returns the ids that are alive again.
+-- deadline stay dead: they would only expire again. Returns the ids of the replayed items.
 CREATE OR REPLACE FUNCTION penstock.replay_dead(ids bigint[], at timestamptz) RETURNS SETOF bigint
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column

@@ -1,5 +1,5 @@
 -- Overwrite the given fields of a lane's policy and wake the workers, which then read it again; the
--- caller writes the audit. What was handed out under the old rate or interval must not hold back the
+-- caller writes the audit. Rate slots assigned under the old rate or interval must not delay the
 -- new one: the next slot is at most one after those that workers may already have (slots_ahead).
 CREATE OR REPLACE FUNCTION penstock.set_lane(
     lane_name text, changes jsonb, slots_ahead interval DEFAULT '200 milliseconds'

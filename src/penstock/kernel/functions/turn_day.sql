@@ -1,5 +1,5 @@
--- Move item ids on to the block of a day, only ever forward. One caller at a time: two that race
--- could hand out the same ids twice.
+-- Advance item ids to the block of a day, never backward. Only one caller at a time: two concurrent
+-- ones could assign the same ids twice.
 CREATE OR REPLACE FUNCTION penstock.turn_day(day date) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     low bigint := (day - date '1970-01-01')::bigint << 32;

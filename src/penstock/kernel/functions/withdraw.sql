@@ -9,7 +9,7 @@ LANGUAGE sql AS $$
     WITH subject AS MATERIALIZED (
         SELECT id, lane_id, order_key FROM penstock.item WHERE id = ANY (ids)
     ), ready_place AS MATERIALIZED (
-        -- Found one by one: in a join the planner may walk a whole lane for each item.
+        -- Found one by one: in a join the planner may scan a whole lane for each item.
         SELECT found.ctid
         FROM subject
         CROSS JOIN LATERAL (

@@ -65,7 +65,7 @@ WITH policy AS MATERIALIZED (
     FROM leased, allowance
     WHERE pacing.lane_id = $1 AND (slot_seconds IS NOT NULL OR dispatch_interval > interval '0')
 ), ask AS (
-    -- A full claim may be repeated at once; otherwise look for the next item behind the due ones.
+    -- A full claim may be repeated immediately; otherwise find the next item after the due ones.
     SELECT allowance.*, coalesce(items_taken, 0) AS items_taken,
         coalesce(items_taken = items_max, false) AS is_more,
         CASE WHEN items_taken IS NULL THEN $2 ELSE at + pre_start_buffer END AS behind_at,

@@ -1,4 +1,4 @@
--- Append opening periods to a pool; the arrays run parallel. A period that is too short has no
+-- Append opening periods to a pool; the arrays are parallel. A period that is too short has no
 -- cells and is left out.
 CREATE OR REPLACE FUNCTION penstock.add_stretches(
     for_config integer, starts timestamptz[], ends timestamptz[], days date[], cut_offs timestamptz[]

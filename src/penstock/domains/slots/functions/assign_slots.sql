@@ -22,8 +22,8 @@ DECLARE
     wanted_ids text[];
     wanted_ats timestamptz[];
     wanted_indexes bigint[];
-    -- Requests for the same instant are a party: the ranks of its members, its range of cells, and
-    -- the outcome of members that find no cell.
+    -- Requests for the same instant form one group, a party: the ranks of its members, its range of
+    -- cells, and the outcome of members that find no cell.
     ranks bigint[];
     from_cells bigint[];
     until_cells bigint[];
@@ -38,7 +38,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'unknown slot pool %', quote_nullable(pool) USING ERRCODE = 'PS404';
     END IF;
-    -- Read the clock after taking the lock: other callers' now may be after our transaction's start.
+    -- Read the clock after taking the lock: another caller may have used a later now meanwhile.
     now_at := coalesce(assign_slots.at, clock_timestamp());
 
     SELECT array_agg(event_id ORDER BY wanted_at, index),
@@ -95,13 +95,13 @@ BEGIN
     INTO span_ranks, span_cells, span_counts
     FROM penstock.take_cells(this.pool_id, ranks, from_cells, until_cells, counts);
 
-    -- Now and then is enough; most calls save the look-up.
+    -- One call in a hundred is enough; the others skip the look-up.
     IF random() < 0.01 THEN
         PERFORM penstock.forget_old_runs(this.pool_id, now_at);
     END IF;
     IF span_ranks IS NOT NULL THEN
-        -- Nearly always every event is new and gets a slot: then this is the result, and nothing is
-        -- read again. An INSERT without ON CONFLICT takes two thirds of the time; for one event
+        -- Usually every event is new and gets a slot: then this is the result, and nothing is read
+        -- again. An INSERT without ON CONFLICT takes two thirds of the time; for one event
         -- alone a savepoint costs more than it saves.
         IF cardinality(event_ids) > 1 THEN
             BEGIN
@@ -161,7 +161,7 @@ BEGIN
                 RETURN;
             END IF;
         END IF;
-        -- An event may have got a slot of another pool meanwhile: its cell here is given back.
+        -- An event may have got a slot of another pool meanwhile: its cell here is freed.
         PERFORM penstock.free_cell(this.pool_id, cell)
         FROM penstock.span_places(this.pool_id, span_ranks, span_cells, span_counts)
         JOIN unnest(wanted_ids) WITH ORDINALITY AS w (event_id, rank) USING (rank)

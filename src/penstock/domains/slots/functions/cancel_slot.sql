@@ -1,4 +1,4 @@
--- Give an event's slot back. Returns true when this call did it; the slot is kept in
+-- Cancel an event's slot. Returns true if this call cancelled it; the slot is recorded in
 -- slot_cancelled, and the event may be assigned another one.
 CREATE OR REPLACE FUNCTION penstock.cancel_slot(event text, who text, at timestamptz DEFAULT NULL)
 RETURNS boolean

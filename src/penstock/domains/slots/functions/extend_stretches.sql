@@ -1,5 +1,5 @@
--- Append opening periods to a pool whose calendar is made longer, and count the slots that are
--- already booked there, from when the calendar was known further ahead.
+-- Append opening periods to a pool whose calendar is extended, and count the slots that are already
+-- booked there, from when the calendar reached further ahead.
 CREATE OR REPLACE FUNCTION penstock.extend_stretches(
     for_config integer, starts timestamptz[], ends timestamptz[], days date[], cut_offs timestamptz[]
 ) RETURNS void

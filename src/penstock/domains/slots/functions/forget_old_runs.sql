@@ -1,4 +1,4 @@
--- Delete runs whose cells ended a week ago: nobody asks for them, and they must not pile up.
+-- Delete runs whose cells ended a week ago: they are not read again, and must not accumulate.
 CREATE OR REPLACE FUNCTION penstock.forget_old_runs(in_pool integer, now_at timestamptz)
 RETURNS void
 LANGUAGE sql AS $$

@@ -1,4 +1,4 @@
--- Give one cell back; a cell that is not taken is left alone. The caller holds the pool's row.
+-- Free one cell; a cell that is not taken stays as it is. The caller has locked the pool's row.
 CREATE OR REPLACE FUNCTION penstock.free_cell(in_pool integer, freed bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,4 +1,4 @@
--- Work out from the slots which cells of [from_at, until_at) are taken, and write the runs again.
+-- Compute from the slots which cells of [from_at, until_at) are taken, and write the runs again.
 -- Both ends must be edges of windows or of stretches. A slot takes the cell that its position is
 -- in; if that one is taken, the next free one of its window; if there is none, the last free one. A
 -- window with more slots than cells is full. So slots of an older rule count, wherever they are.

@@ -1,6 +1,6 @@
 -- Book above capacity in the day of a time, at or after it: beside a cell that a hash of the
 -- event's name picks, or, where no cell of the day is left, from the time itself on. The caller
--- holds the pool's row.
+-- has locked the pool's row.
 CREATE OR REPLACE FUNCTION penstock.overbook(
     in_pool integer, event text, wanted_at timestamptz, now_at timestamptz
 ) RETURNS void

@@ -1,8 +1,8 @@
 -- Schedule a pool's future slots again under the present rule, after its capacity or its calendar
 -- has changed. Slots before freeze_until, rounded up to a window's edge, stay; the others keep
 -- their order, and each takes the first cell at or after the time that it asked for. Every move is
--- recorded in slot_move and announced on the channel penstock_slot_moves; items of lanes move
--- along. A dry run only counts. The pool's callers wait until this commits.
+-- recorded in slot_move and announced on the channel penstock_slot_moves; items of lanes get
+-- the new due instants. A dry run only counts. The pool's callers wait until this commits.
 CREATE OR REPLACE FUNCTION penstock.reflow_slots(
     pool text, freeze_until timestamptz, is_dry_run boolean, who text, at timestamptz DEFAULT NULL
 ) RETURNS TABLE (

@@ -1,5 +1,5 @@
--- Make a new version of a pool's rule, or a pool with its first one; returns the version's id. It
--- holds for all callers once this commits: from the present window on, or, where the window's size
+-- Create a new version of a pool's rule, or a pool with its first one; returns the version's id. It
+-- applies to all callers once this commits: from the present window on, or, where the window's size
 -- changes, from the next edge of the new windows. Slots stay where they are, and count. NULL
 -- periods mean always open.
 CREATE OR REPLACE FUNCTION penstock.set_slot_config(
@@ -30,7 +30,7 @@ BEGIN
     UPDATE penstock.slot_config SET is_active = false
     WHERE pool_id = this_pool AND is_active
     RETURNING version INTO previous_version;
-    -- Compared with the windows that hold now, not with a version that waits for its edge.
+    -- Compared with the windows that apply now, not with a version that is not effective yet.
     SELECT s.window_us INTO present_window_us FROM penstock.slot_stretch AS s
     WHERE s.pool_id = this_pool AND s.starts_at <= now_at
     ORDER BY s.starts_at DESC

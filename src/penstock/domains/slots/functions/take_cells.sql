@@ -1,8 +1,8 @@
 -- Take free cells for several groups of requests and return them as spans: each group gets up to as
--- many as it wants, the earliest ones of its [from_cell, until_cell). Arrays run parallel, in the
--- order of service, which is quickest by ascending from_cell; the members of a group have ranks
--- from `ranks` on. The caller holds the pool's row.
--- The current run is written once it is left: a row that is updated again and again in one
+-- many as it wants, the earliest ones of its [from_cell, until_cell). The arrays are parallel, in
+-- the order of service, which is fastest by ascending from_cell; the members of a group have ranks
+-- from `ranks` on. The caller has locked the pool's row.
+-- The current run is written when it is complete: a row that is updated again and again in one
 -- transaction gets slower each time.
 CREATE OR REPLACE FUNCTION penstock.take_cells(
     in_pool integer, ranks bigint[], from_cells bigint[], until_cells bigint[], counts bigint[]

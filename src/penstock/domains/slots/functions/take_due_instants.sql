@@ -1,5 +1,5 @@
 -- Take the slots of items whose lane names a pool; the event of a slot is `item:<id>`. The kernel
--- calls this when it accepts such items. Raises PS422 with the reason where a slot cannot be had.
+-- calls this when it accepts such items. Raises PS422 with the reason if there is no slot.
 -- Items whose lane is given another pool later, or none, keep their slots.
 CREATE OR REPLACE FUNCTION penstock.take_due_instants(
     pool text, item_ids bigint[], wanted timestamptz[], at timestamptz

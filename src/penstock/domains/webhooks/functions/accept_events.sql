@@ -1,5 +1,5 @@
--- Accept events with all their deliveries, in the caller's transaction. Arrays run parallel; an
--- event without an id is given one. Returns one row per event, in any order. Outcomes: accepted;
+-- Accept events with all their deliveries, in the caller's transaction. The arrays are parallel;
+-- an event without an id is given one. Returns one row per event, in any order. Outcomes: accepted;
 -- existing (the same event was accepted before); conflict (its id, or its idempotency key, belongs
 -- to another event; nothing was done).
 CREATE OR REPLACE FUNCTION penstock.accept_events(
@@ -31,7 +31,7 @@ DECLARE
     item_ids bigint[];
 BEGIN
     IF cardinality(array_remove(idempotency_keys, NULL)) > 0 THEN
-        -- Keys are taken in their own order, so that two callers with the same ones cannot deadlock.
+        -- Keys are inserted in sorted order, so that two callers with the same ones cannot deadlock.
         WITH taken AS (
             INSERT INTO penstock.webhook_idempotency (tenant, idempotency_key, event_id)
             SELECT tenant, key, id
@@ -70,7 +70,7 @@ BEGIN
     FROM given JOIN fresh USING (event_no);
 
     WITH newcomer AS MATERIALIZED (
-        -- Joined, not subscripted: a subscript of an array of texts walks over all before it.
+        -- Joined, not subscripted: a subscript of an array of texts scans all elements before it.
         SELECT event_no, tenant, type, data
         FROM unnest(tenants, types, datas) WITH ORDINALITY AS g (tenant, type, data, index)
         JOIN unnest(fresh_indexes, fresh_nos) AS f (index, event_no) USING (index)

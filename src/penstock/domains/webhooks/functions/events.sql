@@ -1,5 +1,5 @@
 -- Events with the status of all their deliveries, under the table name of the dispatcher that the
--- webhooks replace. The status of each row is worked out when it is read.
+-- webhooks replace. The status of each row is computed when it is read.
 -- The joined sequence refuses FOR UPDATE, see migration 0002.
 CREATE OR REPLACE VIEW penstock.events AS
 SELECT event.event_id AS id, event.type, event.source, event.data::jsonb AS data, progress.status,

@@ -1,5 +1,5 @@
 -- Return the first event at or after an instant, to within an hour. Numbers grow with time, so a
--- binary search finds the place in an index that knows only numbers.
+-- binary search finds the place in an index that has only numbers.
 CREATE OR REPLACE FUNCTION penstock.first_event_since(since timestamptz) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off

@@ -1,5 +1,5 @@
 -- Run the next part of a replay. Returns how long to wait before the next part, or NULL when the
--- replay has ended or must not go on. Dead deliveries are replayed; all others get new deliveries.
+-- replay has ended or must not continue. Dead deliveries are replayed; others get new deliveries.
 CREATE OR REPLACE FUNCTION penstock.step_webhook_replay(
     job_no bigint, scanned_max integer, wanted_max integer, at timestamptz DEFAULT NULL
 ) RETURNS interval
@@ -17,7 +17,7 @@ BEGIN
     IF job.state IS DISTINCT FROM 'running' THEN
         RETURN NULL;
     END IF;
-    -- Replays to one subscription take turns: what one of them sends is not missing for the next.
+    -- Replays to one subscription run one at a time: what one sends is not missing for the next.
     PERFORM FROM penstock.webhook_subscription
     WHERE subscription_no = job.subscription_no
     FOR NO KEY UPDATE;

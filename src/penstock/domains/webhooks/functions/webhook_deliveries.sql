@@ -6,7 +6,7 @@ RETURNS TABLE (
     last_error text, delivered_at timestamptz, changed_at timestamptz
 )
 LANGUAGE sql STABLE
--- A few rows are looked up one by one, whatever old statistics make the planner think.
+-- A few rows are looked up one by one; with stale statistics the planner may scan tables instead.
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
     WITH latest AS MATERIALIZED (

@@ -1,5 +1,5 @@
--- Return whether a delivery has arrived, now or before retention dropped its history. Of the
--- dropped ones, only the audit knows which were cancelled.
+-- Return whether a delivery is done, also if retention has dropped its history. Of the dropped
+-- ones, only the audit shows which were cancelled.
 CREATE OR REPLACE FUNCTION penstock.webhook_was_delivered(item bigint) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
