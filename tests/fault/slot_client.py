@@ -1,7 +1,7 @@
-"""A process to be killed: it asks for slots and writes down each one that it was promised.
+"""A process that requests slots and records each one that it was given.
 
 `python -m tests.fault.slot_client DSN RECORD NUMBER`. One write to a file opened for appending is
-atomic and outlives the process; what is not written was not acknowledged to anybody.
+atomic and remains after a kill; a slot that is not recorded was not acknowledged.
 """
 
 import asyncio
@@ -16,22 +16,22 @@ import uvloop
 from penstock.base.errors import DatabaseAway
 from penstock.domains.slots.assign import Assigned, SlotRequest, assign_many
 from penstock.postgres.pool import Connection, connect, database_away
-from tests.fault.waiting import LOOK, moment
+from tests.fault.waiting import POLL_SECONDS, pause
 
 POOL = "pool"
-START = datetime(2030, 1, 1, 12, tzinfo=UTC)  # Also the present of all callers.
+START = datetime(2030, 1, 1, 12, tzinfo=UTC)  # Also the current time of all callers.
 INSTANTS = 5
 SHARED_EVENTS = 2_000
 BATCH_MAX = 30
 
 
 def request(event: str) -> SlotRequest:
-    """An event always asks for the same instant, whichever process speaks for it."""
+    """Return the request of an event: the same instant in every process."""
     return SlotRequest(event, START.replace(second=sum(map(ord, event)) % INSTANTS))
 
 
 def line(assigned: Assigned) -> str:
-    """Write down all that was promised."""
+    """Return the record of a slot."""
     slot = assigned.slot
     assert slot is not None, assigned.outcome
     instants = f"{slot.scheduled_at.isoformat()} {slot.window_at.isoformat()}"
@@ -50,8 +50,8 @@ async def main(dsn: str, path: str, number: str) -> None:
                 os.write(record, "".join(map(line, answers)).encode())
                 wanted = next(batches)
         except DatabaseAway:
-            # Whether the last request was booked is not known, so it is made again.
-            await moment(LOOK)
+            # It is unknown whether the last request was booked, so it is repeated.
+            await pause(POLL_SECONDS)
 
 
 async def _ask(db: Connection, wanted: list[SlotRequest]) -> list[Assigned]:
@@ -60,7 +60,7 @@ async def _ask(db: Connection, wanted: list[SlotRequest]) -> list[Assigned]:
 
 
 def _batches(number: str) -> Iterator[list[SlotRequest]]:
-    """Yield singles and batches; some events are those of the other processes too."""
+    """Yield single requests and batches; other processes request some of the same events."""
     chance = random.Random(number)
     count = 0
     while True:

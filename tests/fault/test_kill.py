@@ -9,22 +9,29 @@ import pytest
 
 from penstock.base.aio import alongside
 from penstock.kernel.item import NewItem
+from tests.fault.harness import (
+    Harness,
+    fill,
+    running_harness,
+    sweep_often,
+    until_started,
+    watch_balance,
+)
 from tests.fault.proof import (
     assert_nothing_is_done_twice,
     assert_nothing_is_lost,
     assert_order_is_kept,
     count_lost,
 )
-from tests.fault.scene import Scene, fill, scene, sweep_often, until_started, watch_balance
 from tests.fault.waiting import until
 
 ITEMS = int(os.environ.get("PENSTOCK_FAULT_ITEMS", "100000"))
 SEED = int(os.environ.get("PENSTOCK_FAULT_SEED", "18"))
 ORDER_KEYS = 500
 WORKERS = 3
-FAULTS = 10  # Worker deaths; at two of them PostgreSQL dies as well.
+FAULTS = 10  # Killed workers; with two of them PostgreSQL is killed too.
 DRAIN_SECONDS = 150.0
-SHORT_LEASE = timedelta(seconds=1.5)  # What a killed worker held comes back soon.
+SHORT_LEASE = timedelta(seconds=1.5)  # Items of a killed worker become ready soon.
 
 
 @pytest.mark.timeout(300)
@@ -32,85 +39,85 @@ SHORT_LEASE = timedelta(seconds=1.5)  # What a killed worker held comes back soo
 async def test_no_item_is_lost_or_repeated_when_workers_and_postgres_are_killed(
     tmp_path: Path,
 ) -> None:
-    """The promise of the whole product, with everything that can die dying at random."""
+    """The main promise of the product, while workers and PostgreSQL are killed at random."""
     print(f"PENSTOCK_FAULT_SEED={SEED} PENSTOCK_FAULT_ITEMS={ITEMS}")
     chance = random.Random(SEED)
-    async with scene(tmp_path, lease=SHORT_LEASE) as stage:
-        await fill(stage.pool, "loose", [_item(chance) for _ in range(ITEMS // 2)])
+    async with running_harness(tmp_path, lease=SHORT_LEASE) as harness:
+        await fill(harness.pool, "unordered", [_item(chance) for _ in range(ITEMS // 2)])
         order_keys = [str(chance.randrange(ORDER_KEYS)) for _ in range(ITEMS - ITEMS // 2)]
-        await fill(stage.pool, "line", [_item(chance, order_key=key) for key in order_keys])
+        await fill(harness.pool, "ordered", [_item(chance, order_key=key) for key in order_keys])
 
-        async with alongside(watch_balance(stage), sweep_often(stage)):
-            await _wreak_havoc(stage, chance)
-            await until(stage.is_drained, within=DRAIN_SECONDS)
+        async with alongside(watch_balance(harness), sweep_often(harness)):
+            await _kill_at_random(harness, chance)
+            await until(harness.is_drained, within=DRAIN_SECONDS)
 
-        assert len(stage.balances) > FAULTS, "the balance was watched all the time"
-        assert await count_lost(stage) > 0, "the faults hit somebody at work"
-        await assert_nothing_is_lost(stage, items=ITEMS)
-        await assert_nothing_is_done_twice(stage)
-        await assert_order_is_kept(stage)
+        assert len(harness.balances) > FAULTS, "the balance was checked throughout"
+        assert await count_lost(harness) > 0, "the faults hit workers with items"
+        await assert_nothing_is_lost(harness, items=ITEMS)
+        await assert_nothing_is_done_twice(harness)
+        await assert_order_is_kept(harness)
 
 
-async def _wreak_havoc(stage: Scene, chance: random.Random) -> None:
-    """Kill a random worker each time that more items were started, and start another."""
+async def _kill_at_random(harness: Harness, chance: random.Random) -> None:
+    """Kill a random worker at random numbers of started items, and start another one."""
     for _ in range(WORKERS):
-        await stage.start_worker()
-    instants = sorted(chance.sample(range(ITEMS // 20, ITEMS * 4 // 5), FAULTS))
-    with_postgres = chance.sample(instants, 2)
-    for started in instants:
-        await until_started(stage, started)
+        await harness.start_worker()
+    counts = sorted(chance.sample(range(ITEMS // 20, ITEMS * 4 // 5), FAULTS))
+    with_postgres = chance.sample(counts, 2)
+    for started in counts:
+        await until_started(harness, started)
         if started in with_postgres:
-            stage.kill_postgres()
-        await stage.kill(chance.choice(stage.workers))
-        await stage.start_worker()
+            harness.kill_postgres()
+        await harness.kill(chance.choice(harness.workers))
+        await harness.start_worker()
 
 
 def _item(chance: random.Random, *, order_key: str | None = None) -> NewItem:
-    """Most are quick, a few take a while, and a few fail at first."""
+    """Most are quick, a few are slow, and a few fail at the first attempt."""
     kind = chance.choices(["quick", "slow", "flaky"], weights=[96, 2, 2])[0]
     return NewItem(payload=kind, order_key=order_key)
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.covers("A37")
-async def test_a_worker_outlives_a_crash_of_postgres(tmp_path: Path) -> None:
-    """The database away and back again must not need anybody to restart a worker."""
+async def test_a_worker_survives_a_crash_of_postgres(tmp_path: Path) -> None:
+    """A restart of the database must not require a restart of the workers."""
     items = ITEMS // 5
     chance = random.Random(SEED)
-    async with scene(tmp_path) as stage:
-        await fill(stage.pool, "loose", [_item(chance) for _ in range(items)])
-        worker = await stage.start_worker()
+    async with running_harness(tmp_path) as harness:
+        await fill(harness.pool, "unordered", [_item(chance) for _ in range(items)])
+        worker = await harness.start_worker()
 
         for share in (0.2, 0.6):
-            await until_started(stage, int(items * share))
-            assert not await stage.is_drained(), "the crash comes in the middle of the work"
-            stage.kill_postgres()
+            await until_started(harness, int(items * share))
+            assert not await harness.is_drained(), "the crash comes in the middle of the work"
+            harness.kill_postgres()
 
-        await until(stage.is_drained, within=DRAIN_SECONDS)
+        await until(harness.is_drained, within=DRAIN_SECONDS)
         assert worker.returncode is None, "the process is still the same"
-        await assert_nothing_is_lost(stage, items=items)
-        await assert_nothing_is_done_twice(stage)
-        assert await stage.terminate(worker) == 0
+        await assert_nothing_is_lost(harness, items=items)
+        await assert_nothing_is_done_twice(harness)
+        assert await harness.terminate(worker) == 0
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.covers("B58")
-async def test_sigterm_gives_back_what_was_not_started(tmp_path: Path) -> None:
+async def test_sigterm_returns_items_that_have_not_started(tmp_path: Path) -> None:
     """A rollout stops every worker under load; that must cost neither an item nor an attempt."""
     items = 3_000
-    async with scene(tmp_path) as stage:
-        await fill(stage.pool, "loose", [NewItem(payload="slow") for _ in range(items)])
-        worker = await stage.start_worker()
-        await until_started(stage, items // 10)
+    async with running_harness(tmp_path) as harness:
+        await fill(harness.pool, "unordered", [NewItem(payload="slow") for _ in range(items)])
+        worker = await harness.start_worker()
+        await until_started(harness, items // 10)
 
-        assert await stage.terminate(worker) == 0
+        assert await harness.terminate(worker) == 0
 
-        stopped = await stage.balance()
+        stopped = await harness.balance()
         assert stopped is not None
-        assert (stopped.leased, stopped.done) == (0, len(stage.starts()))
+        assert (stopped.leased, stopped.done) == (0, len(harness.starts()))
         assert stopped.ready == items - stopped.done > 0
 
-        await stage.start_worker()
-        await until(stage.is_drained, within=DRAIN_SECONDS)
-        await assert_nothing_is_lost(stage, items=items)
-        assert len(stage.starts()) == items, "each item was started once"
+        await harness.start_worker()
+        await until(harness.is_drained, within=DRAIN_SECONDS)
+        await assert_nothing_is_lost(harness, items=items)
+        assert len(harness.starts()) == items, "each item was started once"

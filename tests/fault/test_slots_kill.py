@@ -1,4 +1,4 @@
-"""Real `kill -9` of callers, sessions and PostgreSQL while slots are given: all promises hold."""
+"""Real `kill -9` of callers, sessions and PostgreSQL while slots are assigned: none is lost."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ from penstock.postgres.embedded import Server, embedded_server
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Connection, connect, database_away
 from tests.database import OWNERS
-from tests.fault.scene import PATIENCE, ROOT
+from tests.fault.harness import ROOT, WAIT_SECONDS
 from tests.fault.slot_client import POOL, START, line, request
 from tests.fault.waiting import until
 
@@ -30,7 +30,7 @@ CLIENTS = 4
 CAPACITY = 50
 SIZE = timedelta(seconds=1)
 FAULTS = 12
-SLOTS_BETWEEN = 400  # Promised, before the next fault.
+SLOTS_BETWEEN = 400  # Assigned before the next fault.
 
 SLOTS = """
 SELECT event_id, window_at, window_at + position * interval '1 microsecond' AS place_at
@@ -50,8 +50,8 @@ LIMIT 1
 
 
 @dataclass(slots=True)
-class Stage:
-    """One server, the callers alive, and the record of what they were promised."""
+class Harness:
+    """One server, the running callers, and the record of the slots that they were given."""
 
     server: Server
     folder: Path
@@ -62,7 +62,7 @@ class Stage:
     def record(self) -> Path:
         return self.folder / "record"
 
-    def promised_count(self) -> int:
+    def recorded_count(self) -> int:
         return self.record.read_bytes().count(b"\n") if self.record.exists() else 0
 
     async def start_client(self) -> None:
@@ -78,41 +78,41 @@ class Stage:
         self.clients.append(client)
 
     async def kill(self, client: asyncio.subprocess.Process) -> None:
-        """Send SIGKILL to one of our own callers; it must not have ended by itself."""
+        """Send SIGKILL to one of the callers; it must not have ended by itself."""
         self.clients.remove(client)
         assert client.returncode is None, (self.folder / "clients.log").read_text()
         client.kill()
         await client.wait()
 
     async def kill_backend(self) -> None:
-        """End the session of some caller in the middle of whatever it does."""
+        """Terminate the session of a random caller."""
         with suppress(DatabaseAway), database_away():
             db = await connect(self.server.dsn)
             await db.execute(KILL_A_BACKEND)
             await db.close()
 
     def kill_postgres(self) -> None:
-        """Send SIGKILL to our own postmaster; its keeper restarts it."""
+        """Send SIGKILL to the postmaster; `embedded_server` restarts it."""
         pid = self.server.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
 
-    async def until_promised(self, count: int) -> None:
-        async def is_promised() -> bool:
-            return self.promised_count() >= count
+    async def until_recorded(self, count: int) -> None:
+        async def is_recorded() -> bool:
+            return self.recorded_count() >= count
 
-        await until(is_promised, within=PATIENCE)
+        await until(is_recorded, within=WAIT_SECONDS)
 
 
 @asynccontextmanager
-async def stage(folder: Path) -> AsyncGenerator[Stage]:
-    """Run a server of its own (fsync on) with one pool; end all callers that are left."""
+async def running_harness(folder: Path) -> AsyncGenerator[Harness]:
+    """Run a separate server (fsync on) with one pool; kill the remaining callers at the end."""
     async with embedded_server(folder / "data") as server:
         db = await connect(server.dsn)
         await migrate(db, OWNERS)
         await set_config(db, POOL, who="test", max_per_window=CAPACITY, window_size=SIZE, now=START)
         await db.close()
-        opened = Stage(server, folder)
+        opened = Harness(server, folder)
         try:
             yield opened
         finally:
@@ -122,49 +122,49 @@ async def stage(folder: Path) -> AsyncGenerator[Stage]:
 
 @pytest.mark.timeout(180)
 @pytest.mark.covers("D3", "D48")
-async def test_no_promised_slot_is_lost_changed_or_given_twice_when_everything_is_killed(
+async def test_no_assigned_slot_is_lost_changed_or_assigned_twice_when_everything_is_killed(
     tmp_path: Path,
 ) -> None:
-    """An answer is a promise: it outlives the caller, the session and the server."""
+    """An answer must survive the caller, the session and the server."""
     print(f"PENSTOCK_FAULT_SEED={SEED}")
     chance = random.Random(SEED)
-    async with stage(tmp_path) as scene:
+    async with running_harness(tmp_path) as harness:
         for _ in range(CLIENTS):
-            await scene.start_client()
+            await harness.start_client()
 
         with_postgres = chance.sample(range(FAULTS), 2)
         for fault in range(FAULTS):
-            await scene.until_promised((fault + 1) * SLOTS_BETWEEN)
+            await harness.until_recorded((fault + 1) * SLOTS_BETWEEN)
             if fault in with_postgres:
-                scene.kill_postgres()
+                harness.kill_postgres()
             elif chance.random() < 0.5:
-                await scene.kill_backend()
+                await harness.kill_backend()
             else:
-                await scene.kill(chance.choice(scene.clients))
-                await scene.start_client()
-        await scene.until_promised((FAULTS + 1) * SLOTS_BETWEEN)
-        for client in list(scene.clients):
-            await scene.kill(client)
+                await harness.kill(chance.choice(harness.clients))
+                await harness.start_client()
+        await harness.until_recorded((FAULTS + 1) * SLOTS_BETWEEN)
+        for client in list(harness.clients):
+            await harness.kill(client)
 
-        db = await connect(scene.server.dsn)
-        await assert_promises_are_kept(db, scene.record.read_text().splitlines())
+        db = await connect(harness.server.dsn)
+        await assert_answers_stay_true(db, harness.record.read_text().splitlines())
         await assert_nothing_is_booked_twice(db)
         await db.close()
 
 
-async def assert_promises_are_kept(db: Connection, promises: list[str]) -> None:
-    """Each event was promised one thing only, and whoever asks again is told the same."""
-    told = {promise.split(maxsplit=1)[0]: promise for promise in promises}
-    assert set(promises) == set(told.values())
-    assert len(promises) > len(told), "several asked for the same event"
+async def assert_answers_stay_true(db: Connection, records: list[str]) -> None:
+    """Each event was given one slot only, and a repeated request returns the same."""
+    slots = {record.split(maxsplit=1)[0]: record for record in records}
+    assert set(records) == set(slots.values())
+    assert len(records) > len(slots), "some events were requested several times"
 
-    requests = [request(event) for event in told]
+    requests = [request(event) for event in slots]
     for start in range(0, len(requests), CHUNK):
         again = await assign_many(db, POOL, requests[start : start + CHUNK], now=START)
         assert {answer.outcome for answer in again} == {"existing"}
         for answer in again:
             assert answer.slot is not None
-            assert line(answer).rstrip() == told[answer.slot.event_id]
+            assert line(answer).rstrip() == slots[answer.slot.event_id]
 
 
 async def assert_nothing_is_booked_twice(db: Connection) -> None:

@@ -1,4 +1,4 @@
-"""The app of the workers in the crash test of webhooks: what every app has, and nothing else."""
+"""The app of the workers in the crash test of webhooks: the built-in domains only."""
 
 from penstock import Penstock
 

@@ -1,6 +1,6 @@
-"""A process to be killed: it does as `penstock kafka consume`, and is missed within two seconds.
+"""A consumer process like `penstock kafka consume`, with a session timeout of two seconds.
 
-The command itself is missed after ten: with a kill in every second, its group would hardly form.
+That of the command is ten: with one kill per second, its consumer group would hardly form.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from penstock.domains.webhooks.accept import accept_messages
 from penstock.domains.webhooks.settings import WebhookSettings
 from penstock.integrations.kafka.consumer import Consumer, Source
 
-SOON: dict[str, str | int | bool] = {
+OPTIONS: dict[str, str | int | bool] = {
     "session.timeout.ms": 2_000,
     "heartbeat.interval.ms": 200,
     "reconnect.backoff.max.ms": 500,
@@ -34,7 +34,7 @@ async def main() -> None:
         topic=chosen.kafka_topic,
         group=chosen.kafka_group,
         dead_topic=chosen.kafka_dead_topic,
-        options=SOON,
+        options=OPTIONS,
     )
     async with Penstock() as app:
         accept = partial(accept_messages, app.pool, data_bytes_max=settings().payload_bytes_max)

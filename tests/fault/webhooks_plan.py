@@ -1,6 +1,6 @@
-"""What the crash test of webhooks sends, to whom, and how the receiver answers. Pure, by a seed.
+"""What the crash test of webhooks sends, where, and how the receiver answers. Pure, by a seed.
 
-Producer, receiver and proof each read it for themselves, and none of them asks the product.
+Producer, receiver and proof each compute it from the seed, independently of Penstock.
 """
 
 import base64
@@ -11,95 +11,99 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 TYPES = ("order.paid", "order.sent", "user.made", "user.gone")
-ACCOUNTS = 200  # The keys of the subscription that wants order.
+ACCOUNTS = 200  # The order keys of the ordered subscription.
 ORDERED = "/ordered"
-DOOMED_PATH = "/users"
-# Its subscription's own: six attempts, and then dead. A kill may cost a sound delivery two of them.
-DOOMED_SCHEDULE = [0.3, 0.6, 1.0, 1.0, 1.0]
+FAILING_PATH = "/users"
+# Six attempts, and then dead. A kill may cost a delivery that would succeed two of them.
+FAILING_SCHEDULE = [0.3, 0.6, 1.0, 1.0, 1.0]
 
-# Slots of killed workers stay taken for half a minute, which with so many kills would fill any
-# semaphore of a usual size; one of them is of such a size.
-ROOMY = 2_000
-TIGHT = 100
+# Permits of killed workers expire after half a minute, which with so many kills would exhaust any
+# semaphore of a usual size; one subscription has such a size.
+WIDE = 2_000
+NARROW = 100
 
-Disposition = Literal["taken", "refused", "doomed"]
-Conduct = Literal[
-    "take", "dawdle", "refuse", "fail", "hang up", "put off", "send to rest", "ignore"
+Disposition = Literal["accepted", "refused", "failing"]
+Behaviour = Literal[
+    "accept", "delay", "refuse", "fail", "disconnect", "retry now", "retry later", "ignore"
 ]
 
 REFUSED_OF_1000 = 5
-DOOMED_OF_1000 = 1  # Five failures in a row would close the way to all for half a minute.
-# Of a million requests that are to succeed in the end. A pause asked for is one for the whole
-# endpoint, so it is rare; so is silence, which lasts for the timeout.
-CONDUCTS: Sequence[tuple[int, Conduct]] = (
+FAILING_OF_1000 = 1  # Five failures in a row open the breaker of the endpoint for half a minute.
+# Of a million requests of deliveries that succeed in the end. A Retry-After stops the whole
+# endpoint, so it is rare; so is no answer, which takes until the timeout.
+BEHAVIOURS: Sequence[tuple[int, Behaviour]] = (
     (20_000, "fail"),
-    (10_000, "hang up"),
-    (10_000, "put off"),
-    (150_000, "dawdle"),
-    (300, "send to rest"),
+    (10_000, "disconnect"),
+    (10_000, "retry now"),
+    (150_000, "delay"),
+    (300, "retry later"),
     (200, "ignore"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event. `place` is its place in its account, whose events one producer sends in order."""
+    """An event; `position` is that in its account, whose events one producer sends in order."""
 
     id: str
     type: str
     account: int
-    place: int
+    position: int
     amount: int
 
     @property
     def body(self) -> dict[str, Any]:
-        data = {"account": f"account-{self.account}", "place": self.place, "amount": self.amount}
+        data = {
+            "account": f"account-{self.account}",
+            "position": self.position,
+            "amount": self.amount,
+        }
         return {"id": self.id, "type": self.type, "data": data}
 
 
 SUBSCRIPTIONS: dict[str, dict[str, Any]] = {
-    "/orders": {"event_types": ["order.*"], "concurrency": ROOMY},
+    "/orders": {"event_types": ["order.*"], "concurrency": WIDE},
     "/paid": {
         "event_types": ["order.paid"],
         "filter": {"amount": {"gte": 50}},
-        "concurrency": TIGHT,
+        "concurrency": NARROW,
     },
-    "/sent": {"event_types": ["order.sent"], "concurrency": ROOMY},
-    DOOMED_PATH: {
+    "/sent": {"event_types": ["order.sent"], "concurrency": WIDE},
+    FAILING_PATH: {
         "event_types": ["user.*"],
-        "concurrency": ROOMY,
-        "retry_schedule_seconds": DOOMED_SCHEDULE,
+        "concurrency": WIDE,
+        "retry_schedule_seconds": FAILING_SCHEDULE,
     },
     "/large": {
         "event_types": ["*"],
         "filter": {"amount": {"gte": 90}},
-        "concurrency": ROOMY,
+        "concurrency": WIDE,
     },
-    ORDERED: {"event_types": ["order.*"], "ordering_key": "account", "concurrency": ROOMY},
+    ORDERED: {"event_types": ["order.*"], "ordering_key": "account", "concurrency": WIDE},
 }
 
 
-def plan_lines(seed: int, *, events: int, lines: int) -> list[list[Event]]:
-    """Return the events of each producer; all of an account are one producer's."""
+def plan_streams(seed: int, *, events: int, streams: int) -> list[list[Event]]:
+    """Return the events of each producer; one producer has all events of an account."""
     chance = random.Random(seed)
-    planned: list[list[Event]] = [[] for _ in range(lines)]
-    places = [0] * ACCOUNTS
+    planned: list[list[Event]] = [[] for _ in range(streams)]
+    positions = [0] * ACCOUNTS
     for number in range(events):
         account = chance.randrange(ACCOUNTS)
         event = Event(
             id=f"evt_{number}",
             type=chance.choice(TYPES),
             account=account,
-            place=places[account],
+            position=positions[account],
             amount=chance.randrange(100),
         )
-        places[account] += 1
-        planned[account % lines].append(event)
+        positions[account] += 1
+        planned[account % streams].append(event)
     return planned
 
 
-def wanted_at(event: Event) -> list[str]:
-    """Return the paths to which an event is to go."""
+def paths_of(event: Event) -> list[str]:
+    """Return the paths of the subscriptions that an event matches."""
     paths = ["/large"] if event.amount >= 90 else []
     match event.type:
         case "order.paid":
@@ -107,34 +111,34 @@ def wanted_at(event: Event) -> list[str]:
         case "order.sent":
             paths += ["/orders", ORDERED, "/sent"]
         case _:
-            paths.append(DOOMED_PATH)
+            paths.append(FAILING_PATH)
     return paths
 
 
 def disposition_of(seed: int, path: str, event_id: str) -> Disposition:
-    """Say how a delivery must end."""
-    lot = _lot(seed, path, event_id) % 1000
-    if lot < REFUSED_OF_1000:
+    """Return how a delivery must end."""
+    drawn = _draw(seed, path, event_id) % 1000
+    if drawn < REFUSED_OF_1000:
         return "refused"
-    if path == DOOMED_PATH and lot < REFUSED_OF_1000 + DOOMED_OF_1000:
-        return "doomed"
-    return "taken"
+    if path == FAILING_PATH and drawn < REFUSED_OF_1000 + FAILING_OF_1000:
+        return "failing"
+    return "accepted"
 
 
-def conduct_of(seed: int, path: str, event_id: str, *, number: int) -> Conduct:
-    """Say what the receiver does with the request of this number, from 1, of one delivery."""
+def behaviour_of(seed: int, path: str, event_id: str, *, number: int) -> Behaviour:
+    """Return what the receiver does with one request of a delivery; `number` counts from 1."""
     match disposition_of(seed, path, event_id):
         case "refused":
             return "refuse"
-        case "doomed":
+        case "failing":
             return "fail"
-        case "taken":
-            lot = _lot(seed, path, event_id, number=number) % 1_000_000
-            for share, conduct in CONDUCTS:
-                if lot < share:
-                    return conduct
-                lot -= share
-            return "take"
+        case "accepted":
+            drawn = _draw(seed, path, event_id, number=number) % 1_000_000
+            for share, behaviour in BEHAVIOURS:
+                if drawn < share:
+                    return behaviour
+                drawn -= share
+            return "accept"
 
 
 def secret_of(path: str) -> str:
@@ -142,6 +146,6 @@ def secret_of(path: str) -> str:
     return "whsec_" + base64.b64encode(hashlib.sha256(path.encode()).digest()).decode()
 
 
-def _lot(seed: int, path: str, event_id: str, *, number: int = 0) -> int:
+def _draw(seed: int, path: str, event_id: str, *, number: int = 0) -> int:
     text = f"{seed} {path} {event_id} {number}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())

@@ -1,7 +1,7 @@
-"""What must be true of all deliveries after any crash: asked of the database and the receiver.
+"""What must be true of all deliveries after any crash, by the database and the receiver.
 
-The two know nothing of each other. What the receiver has seen is in its record, one line for each
-request; what the database knows of an attempt was written when it ended, or when it was given up.
+The two are independent. The record of the receiver has one line for each request; an attempt in
+the database was written when it ended, or when its lease expired.
 """
 
 from collections import defaultdict
@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import LiteralString, TypeAlias
 
 from penstock.postgres.pool import Pool, Row
+from tests.fault.webhooks_harness import Kill, Supervised
 from tests.fault.webhooks_plan import (
-    DOOMED_SCHEDULE,
+    FAILING_SCHEDULE,
     ORDERED,
     Disposition,
     Event,
     disposition_of,
-    wanted_at,
+    paths_of,
 )
-from tests.fault.webhooks_stage import Kill, Place
 
-TAKEN, REFUSED, FAILING = 200, 400, 500
-PLANNED = {0, TAKEN, REFUSED, FAILING, 429}
-# On a busy machine: until a good answer is written down, and until PostgreSQL or the receiver reads
-# what a process had sent before it was killed.
+ACCEPTED, REFUSED, FAILED = 200, 400, 500
+PLANNED = {0, ACCEPTED, REFUSED, FAILED, 429}
+# On a busy machine: until a good answer is settled, and until PostgreSQL or the receiver reads what
+# a process had sent before it was killed.
 SETTLE_SECONDS = 2.0
 READ_SECONDS = 1.0
-LOOKED_AT = 1_000  # Events of which the status is asked; that takes a millisecond each.
+STATUSES_MAX = 1_000  # Events whose status is read; that takes a millisecond each.
 
 DELIVERIES: LiteralString = """
 SELECT event.event_id, regexp_replace(subscription.url, '^http://[^/]*', '') AS path, d.item_id,
@@ -60,7 +60,7 @@ Name: TypeAlias = tuple[str, str]  # The path and the event of a delivery.
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as the receiver saw it; the numbers are of its ticking clock."""
+    """A request as the receiver recorded it; the whole numbers are of its counter."""
 
     status: int
     arrived: int
@@ -71,42 +71,42 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """An attempt that was given up because its lease had expired, and the kills to explain it."""
+    """An attempt whose lease expired, and the kills that explain it."""
 
     claimed_at: float
-    given_up_at: float
+    expired_at: float
     kills: Sequence[Kill]
 
 
 @dataclass(slots=True)
 class Evidence:
-    """All there is to classify by."""
+    """The recorded requests, and deliveries, lost attempts and statuses of the database."""
 
     seed: int
     events: Sequence[Event]
     requests: Mapping[Name, Sequence[Request]]
     deliveries: Mapping[Name, Row]
     losses: Mapping[Name, Sequence[Loss]]
-    statuses: Mapping[str, str]  # As people see them, of some events.
+    statuses: Mapping[str, str]  # As the view `events` shows them, of some events.
     dispositions: dict[Name, Disposition] = field(init=False)
 
     def __post_init__(self) -> None:
         self.dispositions = {
             (path, event.id): disposition_of(self.seed, path, event.id)
             for event in self.events
-            for path in wanted_at(event)
+            for path in paths_of(event)
         }
 
-    def taken(self, name: Name) -> list[Request]:
-        """Return the requests that were answered well, in the order of the answers."""
-        return [each for each in self.requests[name] if each.status == TAKEN]
+    def accepted(self, name: Name) -> list[Request]:
+        """Return the requests that were answered with 200, in the order of the answers."""
+        return [each for each in self.requests[name] if each.status == ACCEPTED]
 
     def repeats(self) -> Iterator[tuple[Name, Request, Request]]:
-        """Yield each request that came after a good answer to the same delivery, with that."""
+        """Yield each request after a good answer to the same delivery, and the latter."""
         for name, requests in self.requests.items():
-            taken = self.taken(name) if len(requests) > 1 else []
+            accepted = self.accepted(name) if len(requests) > 1 else []
             for repeat in requests:
-                before = [each for each in taken if each.answered < repeat.arrived]
+                before = [each for each in accepted if each.answered < repeat.arrived]
                 if before:
                     yield name, before[-1], repeat
 
@@ -114,7 +114,7 @@ class Evidence:
 async def gather_evidence(
     pool: Pool, record: Path, *, seed: int, events: Sequence[Event], kills: Sequence[Kill]
 ) -> Evidence:
-    """Read the record and the database; everything must be at rest."""
+    """Read the record and the database; nothing may be running."""
     requests: defaultdict[Name, list[Request]] = defaultdict(list)
     for line in record.read_text(encoding="ascii").splitlines():
         path, event_id, status, arrived, answered, arrived_at, answered_at = line.split()
@@ -128,14 +128,14 @@ async def gather_evidence(
     losses: defaultdict[Name, list[Loss]] = defaultdict(list)
     for row in await pool.fetch(LOST):
         losses[names[row["item_id"]]].append(_to_loss(row, kills))
-    looked_at = [event.id for event in events[:: max(1, len(events) // LOOKED_AT)]]
-    statuses = {row["id"]: row["status"] for row in await pool.fetch(STATUSES, looked_at)}
-    assert len(statuses) == len(looked_at)
+    sampled = [event.id for event in events[:: max(1, len(events) // STATUSES_MAX)]]
+    statuses = {row["id"]: row["status"] for row in await pool.fetch(STATUSES, sampled)}
+    assert len(statuses) == len(sampled)
     return Evidence(seed, events, requests, deliveries, losses, statuses)
 
 
-def assert_every_delivery_has_ended_as_it_must(evidence: Evidence) -> None:
-    """Nothing that was accepted is missing, and what is dead has the reason that it died of."""
+def assert_every_delivery_has_ended_as_planned(evidence: Evidence) -> None:
+    """No accepted delivery is missing, and a dead one has the expected reason."""
     assert not evidence.deliveries.keys() ^ evidence.dispositions.keys()
     assert not evidence.requests.keys() ^ evidence.dispositions.keys()
     for name, disposition in evidence.dispositions.items():
@@ -145,41 +145,41 @@ def assert_every_delivery_has_ended_as_it_must(evidence: Evidence) -> None:
         assert row["rows"] == row["last_attempt"] == row["ended_with"], where
         tried = row["attempts"] - row["lost"]
         match disposition:
-            case "taken":
+            case "accepted":
                 assert (row["done"], row["death"]) == (1, None), where
-                assert TAKEN in statuses, where
+                assert ACCEPTED in statuses, where
             case "refused":
                 assert (row["done"], row["death"]) == (0, "HTTP 400"), where
                 assert tried == 1, where
                 assert set(statuses) <= {REFUSED, 0}, where
-            case "doomed":
+            case "failing":
                 assert (row["done"], row["death"]) == (0, "HTTP 500"), where
-                allowed = len(DOOMED_SCHEDULE) + 1
+                allowed = len(FAILING_SCHEDULE) + 1
                 assert tried <= allowed <= row["attempts"], where
-                assert set(statuses) <= {FAILING, 0}, where
+                assert set(statuses) <= {FAILED, 0}, where
 
 
-def assert_every_event_shows_how_it_ended(evidence: Evidence) -> None:
-    """An event is delivered, failed or partly so, as its deliveries are."""
+def assert_every_event_has_the_right_status(evidence: Evidence) -> None:
+    """The status of an event follows from its deliveries: delivered, failed or partly."""
     events = {event.id: event for event in evidence.events}
     for event_id, status in evidence.statuses.items():
-        paths = wanted_at(events[event_id])
-        taken = sum(evidence.dispositions[path, event_id] == "taken" for path in paths)
-        expected = "failed" if taken == 0 else "delivered" if taken == len(paths) else "partly"
+        paths = paths_of(events[event_id])
+        count = sum(evidence.dispositions[path, event_id] == "accepted" for path in paths)
+        expected = "failed" if count == 0 else "delivered" if count == len(paths) else "partly"
         assert status == expected, (event_id, paths)
 
 
 def assert_every_request_was_signed(evidence: Evidence) -> None:
     seen = {each.status for requests in evidence.requests.values() for each in requests}
     assert seen <= PLANNED
-    assert {TAKEN, REFUSED, FAILING, 429} <= seen, "the receiver was as flaky as planned"
+    assert {ACCEPTED, REFUSED, FAILED, 429} <= seen, "the receiver was as flaky as planned"
 
 
-def assert_only_what_was_in_flight_at_a_kill_is_repeated(evidence: Evidence) -> None:
-    """An attempt is given up only if its own worker, or the database, was killed under it.
+def assert_only_attempts_in_flight_at_a_kill_are_repeated(evidence: Evidence) -> None:
+    """An attempt is lost only if its worker, or the database, was killed during it.
 
-    And a delivery is repeated after a good answer only if the attempt that got the answer was
-    given up: the kill came while that request was under way, or before its end was written down.
+    A delivery is repeated after a good answer only if the attempt that got the answer was lost:
+    the kill came while that request was in progress, or before its outcome was settled.
     """
     unexplained = {
         name: losses
@@ -191,35 +191,35 @@ def assert_only_what_was_in_flight_at_a_kill_is_repeated(evidence: Evidence) -> 
         row = evidence.deliveries[name]
         answered = sum(request.status != 0 for request in requests)
         assert answered <= row["attempts"], (name, "more requests than attempts")
-        assert len(evidence.taken(name)) - row["done"] <= row["lost"], name
+        assert len(evidence.accepted(name)) - row["done"] <= row["lost"], name
     for name, before, repeat in evidence.repeats():
         kills = [kill for loss in evidence.losses[name] for kill in loss.kills]
-        assert any(_fell_between(kill, before, repeat) for kill in kills), (name, before, repeat)
+        assert any(_is_between(kill, before, repeat) for kill in kills), (name, before, repeat)
 
 
-def assert_nobody_ended_unasked(places: Sequence[Place]) -> None:
-    """Whoever is at work, or about to be, outlives the crash of another."""
-    for place in places:
-        assert not place.ends, (place.log.name, place.ends)
+def assert_no_process_ended_by_itself(processes: Sequence[Supervised]) -> None:
+    """A process, also one that is starting, survives the crash of another."""
+    for process in processes:
+        assert not process.ends, (process.log.name, process.ends)
 
 
 def assert_order_is_kept(evidence: Evidence) -> None:
-    """Nothing of an account is sent before all that precedes it there was taken, or refused.
+    """No event of an account is sent before all earlier ones were accepted or refused.
 
-    So a retry is not overtaken, and first good answers come in the order in which the producer
-    was told of the acceptance. What a kill lets be sent again may come later: it is no news.
+    So no event overtakes a retry, and first good answers are in the order in which the producer
+    sent the events. A repeat after a kill may come later.
     """
-    lines: defaultdict[int, list[Event]] = defaultdict(list)
+    streams: defaultdict[int, list[Event]] = defaultdict(list)
     for event in evidence.events:
-        if ORDERED in wanted_at(event):
-            lines[event.account].append(event)
-    for line in lines.values():
-        line.sort(key=lambda event: event.place)
-        for earlier, later in pairwise(line):
+        if ORDERED in paths_of(event):
+            streams[event.account].append(event)
+    for stream in streams.values():
+        stream.sort(key=lambda event: event.position)
+        for earlier, later in pairwise(stream):
             ended = min(
                 request.answered
                 for request in evidence.requests[ORDERED, earlier.id]
-                if request.status in (TAKEN, REFUSED)
+                if request.status in (ACCEPTED, REFUSED)
             )
             began = min(request.arrived for request in evidence.requests[ORDERED, later.id])
             assert ended < began, (earlier, later)
@@ -227,17 +227,17 @@ def assert_order_is_kept(evidence: Evidence) -> None:
 
 def _to_loss(row: Row, kills: Sequence[Kill]) -> Loss:
     """Find the kill of the worker that held the item, and those of the database meanwhile."""
-    claimed_at, given_up_at = row["claimed_at"].timestamp(), row["settled_at"].timestamp()
+    claimed_at, expired_at = row["claimed_at"].timestamp(), row["settled_at"].timestamp()
     explaining = [
         kill
         for kill in kills
-        if claimed_at - READ_SECONDS <= kill.at <= given_up_at
+        if claimed_at - READ_SECONDS <= kill.at <= expired_at
         and (kill.kind == "postgres" or (kill.kind == "worker" and kill.pid == row["pid"]))
     ]
-    return Loss(claimed_at, given_up_at, explaining)
+    return Loss(claimed_at, expired_at, explaining)
 
 
-def _fell_between(kill: Kill, before: Request, repeat: Request) -> bool:
+def _is_between(kill: Kill, before: Request, repeat: Request) -> bool:
     return (
         before.arrived_at <= kill.over_at + READ_SECONDS
         and kill.at <= before.answered_at + SETTLE_SECONDS

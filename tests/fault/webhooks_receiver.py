@@ -1,8 +1,8 @@
-"""A process that receives webhooks, verifies each of them, and answers as the plan has it.
+"""A process that receives webhooks, verifies their signatures, and answers as planned.
 
-`python -m tests.fault.webhooks_receiver PORT RECORD SEED`. A line for each request is appended to
-the record when it is answered, or when it is plain that it never will be. All instants of one
-request, and of all, are numbered by one clock that only ticks: so their order is beyond doubt.
+`python -m tests.fault.webhooks_receiver PORT RECORD SEED`. Each request is one line in the record,
+written when it is answered or will never be. Arrivals and answers of all requests are numbered by
+one counter, which gives their exact order.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ from typing import cast
 import uvloop
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from tests.fault.webhooks_plan import SUBSCRIPTIONS, Conduct, conduct_of, secret_of
+from tests.fault.webhooks_plan import SUBSCRIPTIONS, Behaviour, behaviour_of, secret_of
 
-DAWDLE_SECONDS = (0.05, 0.1, 0.2, 0.4)
-STATUSES: dict[Conduct, int] = {
-    "take": 200,
-    "dawdle": 200,
+DELAY_SECONDS = (0.05, 0.1, 0.2, 0.4)
+STATUSES: dict[Behaviour, int] = {
+    "accept": 200,
+    "delay": 200,
     "refuse": 400,
     "fail": 500,
-    "put off": 429,
-    "send to rest": 429,
+    "retry now": 429,
+    "retry later": 429,
 }
-FORGED = 401  # The plan knows no such answer, so the proof finds it.
+FORGED = 401  # Not a planned answer, so the proof finds it.
 NO_ANSWER = 0
 
 
@@ -44,7 +44,7 @@ class Responder:
     def tick(self) -> int:
         return next(self._tick)
 
-    def decide(self, path: str, headers: dict[str, str], body: bytes) -> tuple[Conduct, int]:
+    def decide(self, path: str, headers: dict[str, str], body: bytes) -> tuple[Behaviour, int]:
         """Return what to do with a request, and with which status."""
         try:
             self._verifiers[path].verify(body, headers, json_parse=False)
@@ -53,11 +53,11 @@ class Responder:
         event_id = headers["webhook-id"]
         self._numbers[path, event_id] += 1
         number = self._numbers[path, event_id]
-        conduct = conduct_of(self._seed, path, event_id, number=number)
-        return conduct, STATUSES.get(conduct, NO_ANSWER)
+        behaviour = behaviour_of(self._seed, path, event_id, number=number)
+        return behaviour, STATUSES.get(behaviour, NO_ANSWER)
 
-    def write_down(self, *words: object) -> None:
-        os.write(self._record, (" ".join(map(str, words)) + "\n").encode())
+    def append(self, *fields: object) -> None:
+        os.write(self._record, (" ".join(map(str, fields)) + "\n").encode())
 
 
 class Connection(asyncio.Protocol):
@@ -85,20 +85,20 @@ class Connection(asyncio.Protocol):
             return
         body = bytes(self._received[head_ends + 4 : ends])
         del self._received[:ends]
-        self._take(first.split(" ")[1], headers, body)
+        self._handle(first.split(" ")[1], headers, body)
 
-    def _take(self, path: str, headers: dict[str, str], body: bytes) -> None:
+    def _handle(self, path: str, headers: dict[str, str], body: bytes) -> None:
         assert self._transport is not None
         arrived, arrived_at = self._responder.tick(), time()
-        conduct, status = self._responder.decide(path, headers, body)
+        behaviour, status = self._responder.decide(path, headers, body)
 
         def answer() -> None:
             assert self._transport is not None
-            # Nobody is told anything over a connection that is gone.
+            # A closed connection carries no answer.
             given = NO_ANSWER if self._transport.is_closing() else status
             if given:
-                self._transport.write(_response(conduct, given))
-            self._responder.write_down(
+                self._transport.write(_response(behaviour, given))
+            self._responder.append(
                 path,
                 headers["webhook-id"],
                 given,
@@ -108,20 +108,20 @@ class Connection(asyncio.Protocol):
                 time(),
             )
 
-        if conduct == "dawdle":
-            seconds = DAWDLE_SECONDS[arrived % len(DAWDLE_SECONDS)]
+        if behaviour == "delay":
+            seconds = DELAY_SECONDS[arrived % len(DELAY_SECONDS)]
             asyncio.get_running_loop().call_later(seconds, answer)
             return
         answer()
-        if conduct == "hang up":
+        if behaviour == "disconnect":
             self._transport.close()
 
 
-def _response(conduct: Conduct, status: int) -> bytes:
+def _response(behaviour: Behaviour, status: int) -> bytes:
     more = b""
-    if conduct == "put off":
+    if behaviour == "retry now":
         more = b"Retry-After: 0\r\n"
-    elif conduct == "send to rest":
+    elif behaviour == "retry later":
         more = b"Retry-After: 1\r\n"
     return b"HTTP/1.1 %d Planned\r\n%bContent-Length: 0\r\n\r\n" % (status, more)
 

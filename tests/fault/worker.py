@@ -1,7 +1,7 @@
-"""A process to be killed: it works off the lanes of the fault tests and writes down each start.
+"""A worker process for the fault tests, which records each start.
 
-`python -m tests.fault.worker DSN RECORD`. One write of one line to a file opened for appending is
-atomic, and outlives the process: so all workers share one record, in the order of their starts.
+`python -m tests.fault.worker DSN RECORD`. One write to a file opened for appending is atomic and
+remains after a kill, so all workers share one record, in the order of their starts.
 """
 
 import asyncio
@@ -14,25 +14,25 @@ import uvloop
 from penstock import Done, Item, Outcome, Penstock, Retry
 from penstock.base.aio import alongside, supervise
 from penstock.base.log import configure
-from tests.fault.waiting import moment
+from tests.fault.waiting import pause
 
 SLOW_SECONDS = 0.02
 
 
 def build(dsn: str, record: int) -> Penstock:
-    """Return the app: two lanes, one handler. A payload says how it wants to be handled."""
+    """Return the app: two lanes with one handler. The payload says how the handler behaves."""
     app = Penstock(dsn)
 
     async def handle(item: Item[str]) -> Outcome:
         os.write(record, f"{item.id} {item.token} {item.order_key or '-'}\n".encode())
         if item.payload == "slow":
-            await moment(SLOW_SECONDS)
+            await pause(SLOW_SECONDS)
         if item.payload == "flaky" and item.attempt == 1:
             return Retry("flaky")
         return Done()
 
-    app.handler("loose")(handle)
-    app.handler("line")(handle)
+    app.handler("unordered")(handle)
+    app.handler("ordered")(handle)
     return app
 
 

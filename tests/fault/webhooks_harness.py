@@ -1,4 +1,4 @@
-"""All processes of the crash test of webhooks, who keeps them running, and who kills them."""
+"""The harness of the crash test of webhooks: all processes, their restarts and their kills."""
 
 import asyncio
 import os
@@ -25,8 +25,8 @@ from penstock.kernel.lane import set_lane
 from penstock.postgres.embedded import Server, embedded_server
 from penstock.postgres.pool import Pool, database_away, open_pool
 from tests.e2e.command import clean_environment
-from tests.fault.scene import PATIENCE, ROOT
-from tests.fault.waiting import moment, until
+from tests.fault.harness import ROOT, WAIT_SECONDS
+from tests.fault.waiting import pause, until
 from tests.fault.webhooks_plan import SUBSCRIPTIONS, secret_of
 from tests.kafka_broker import Broker, running_broker
 from tests.ports import free_port
@@ -39,25 +39,25 @@ PARTITIONS = 4
 APP = "tests.fault.webhooks_app:app"
 TOPIC = "events.pending"
 KEY = "a-key-for-the-crash-test"
-BALANCE_PAUSE = 1.0
+BALANCE_SECONDS = 1.0
 KILL_PAUSE = (0.5, 2.0)  # Seconds between two kills,
-VOLLEY_PAUSE = (0.2, 1.0)  # and between those of one volley.
-START_SECONDS = 10.0  # Five times what a process needs until it listens to signals.
-RESTART_PAUSE = (0.1, 1.0)  # Until what was killed is started again.
-CALL_TIMEOUT_SECONDS = 15  # On a busy machine a sound answer may take seconds.
+GROUP_PAUSE = (0.2, 1.0)  # and between those of one group.
+START_SECONDS = 10.0  # Five times what a process needs until it handles signals.
+RESTART_PAUSE = (0.1, 1.0)  # Until a killed process is started again.
+CALL_TIMEOUT_SECONDS = 15  # On a busy machine an answer may take seconds.
 NO_PID = 0
-LAST_LINES = 40  # Of each log, told when something went wrong.
+LAST_LINES = 40  # Of each log, printed after a failure.
 
 POLICY = {
-    # What a killed worker held comes back soon, and a live one does not lose it on a busy machine.
+    # Short for killed workers, and long enough for running ones on a busy machine.
     "lease": timedelta(seconds=3),
     "backoff_base": timedelta(milliseconds=50),
     "backoff_cap": timedelta(seconds=1),
-    "max_attempts": 50,  # Nothing may die of being lost again and again: these tests kill a lot.
+    "max_attempts": 50,  # No item may become dead by lost attempts: this test kills often.
     "concurrency": 200,
 }
 
-# A lease is gone when it has ended, and with it the name of the worker who held it.
+# An ended lease is deleted, with the name of its worker; the proof needs that name.
 KEEP_LEASES: LiteralString = """
 CREATE TABLE held_lease (token bigint PRIMARY KEY, worker text NOT NULL);
 CREATE FUNCTION keep_lease() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -70,10 +70,10 @@ CREATE TRIGGER keep_lease AFTER INSERT ON penstock.lease
 """
 
 Kind = Literal["api", "worker", "consumer", "redis", "broker", "postgres", "receiver"]
-Volley: TypeAlias = tuple[Kind, ...]  # Who are killed one shortly after the other.
-# How often each comes: less what takes seconds to come back, or to be missed. Who is killed while
-# the database is away may have in hand what nobody else knows of yet.
-WEIGHTS: dict[Volley, int] = {
+KillGroup: TypeAlias = tuple[Kind, ...]  # Processes that are killed shortly one after another.
+# How often each is killed: less often if the restart, or its detection, takes seconds. A process
+# that is killed while the database is down may hold results that are not stored yet.
+WEIGHTS: dict[KillGroup, int] = {
     ("worker",): 8,
     ("api",): 4,
     ("redis",): 4,
@@ -87,7 +87,7 @@ WEIGHTS: dict[Volley, int] = {
 
 @dataclass(slots=True)
 class Kill:
-    """Somebody was killed; `over_at` is when the database answered again, if it was that."""
+    """One kill; for the database, `over_at` is when it answered again."""
 
     kind: Kind
     pid: int
@@ -97,7 +97,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A process has ended by itself."""
+    """The end of a process that was not killed."""
 
     code: int
     started_at: float
@@ -105,8 +105,8 @@ class End:
 
 
 @dataclass(slots=True)
-class Place:
-    """Where a process runs that is started again whenever it ends."""
+class Supervised:
+    """A process that is started again whenever it ends."""
 
     kind: Kind
     command: tuple[str, ...]
@@ -114,18 +114,18 @@ class Place:
     process: asyncio.subprocess.Process | None = None
     started_at: float = 0.0
     is_closing: bool = False
-    ends: list[End] = field(default_factory=list[End])  # That nobody had asked for.
+    ends: list[End] = field(default_factory=list[End])  # Neither killed nor stopped.
     _killed: set[int] = field(default_factory=set[int])
 
     @property
     def pid(self) -> int | None:
-        """Return the number of the process if it lives."""
+        """Return the id of the process if it runs."""
         if self.process is None or self.process.returncode is not None:
             return None
         return self.process.pid
 
-    async def keep(self, environment: dict[str, str], chance: random.Random) -> None:
-        """Run the process, again and again, until it is told to stop; leaves none behind."""
+    async def run(self, environment: dict[str, str], chance: random.Random) -> None:
+        """Run the process, and restart it, until `stop` is called; leaves no process behind."""
         try:
             while not self.is_closing:
                 self.process = await _start(self.command, self.log, environment)
@@ -134,7 +134,7 @@ class Place:
                 if self.process.pid not in self._killed and (code != 0 or not self.is_closing):
                     self.ends.append(End(code, self.started_at, time()))
                 if not self.is_closing:
-                    await moment(chance.uniform(*RESTART_PAUSE))
+                    await pause(chance.uniform(*RESTART_PAUSE))
         finally:
             if self.process is not None and self.process.returncode is None:
                 self.process.kill()
@@ -147,7 +147,7 @@ class Place:
         return self.process.pid
 
     def stop(self) -> None:
-        """Ask for an end in good order, for which one that has just begun is not ready yet."""
+        """Request a clean stop; a process that may not handle signals yet is killed."""
         self.is_closing = True
         if self.pid is not None:
             if time() < self.started_at + START_SECONDS:
@@ -157,8 +157,8 @@ class Place:
 
 
 @dataclass(slots=True, kw_only=True)
-class Stage:
-    """Everything that runs, and what has happened to it."""
+class Harness:
+    """All servers and processes, and their kills."""
 
     server: Server
     pool: Pool
@@ -167,9 +167,9 @@ class Stage:
     folder: Path
     receiver_port: int
     api_ports: Sequence[int]
-    places: list[Place]
-    away: set[Kind] = field(default_factory=set[Kind])  # Those of which there is only one.
-    havoc: tuple[float, float] = (inf, inf)  # When it began, and for how many seconds it lasts.
+    processes: list[Supervised]
+    stopped: set[Kind] = field(default_factory=set[Kind])  # Servers that are down.
+    kill_period: tuple[float, float] = (inf, inf)  # Its start, and its length in seconds.
     kills: list[Kill] = field(default_factory=list[Kill])
     balances: list[Balance] = field(default_factory=list[Balance])
 
@@ -181,31 +181,31 @@ class Stage:
     def api_urls(self) -> list[str]:
         return [f"http://127.0.0.1:{port}" for port in self.api_ports]
 
-    async def wreak_havoc(self, volleys: Sequence[Volley], *, chance: random.Random) -> None:
-        """Kill at random instants; whoever is killed is started again."""
-        shots: list[tuple[Kind, float]] = [
-            (kind, chance.uniform(*(VOLLEY_PAUSE if place else KILL_PAUSE)))
-            for volley in volleys
-            for place, kind in enumerate(volley)
+    async def kill_at_random(self, groups: Sequence[KillGroup], *, chance: random.Random) -> None:
+        """Kill at random instants; what was killed is started again."""
+        planned: list[tuple[Kind, float]] = [
+            (kind, chance.uniform(*(GROUP_PAUSE if position else KILL_PAUSE)))
+            for members in groups
+            for position, kind in enumerate(members)
         ]
-        self.havoc = (time(), sum(pause for _, pause in shots))
+        self.kill_period = (time(), sum(delay for _, delay in planned))
         async with asyncio.TaskGroup() as group:
-            for kind, pause in shots:
-                await moment(pause)
-                self._strike(kind, chance, group)
+            for kind, delay in planned:
+                await pause(delay)
+                self._kill_one(kind, chance, group)
 
-    def is_over(self, share: float) -> bool:
-        """Say whether so much of the havoc is over."""
-        began_at, seconds = self.havoc
+    def has_passed(self, share: float) -> bool:
+        """Return whether this share of the kill period has passed."""
+        began_at, seconds = self.kill_period
         return time() >= began_at + share * seconds
 
-    def _strike(self, kind: Kind, chance: random.Random, group: asyncio.TaskGroup) -> None:
-        """Kill, or do nothing where nobody of that kind is up."""
-        if kind in self.away:
+    def _kill_one(self, kind: Kind, chance: random.Random, group: asyncio.TaskGroup) -> None:
+        """Kill one process of a kind, if one is running."""
+        if kind in self.stopped:
             return
         match kind:
             case "api" | "worker" | "consumer":
-                up = [each for each in self.places if each.kind == kind and each.pid]
+                up = [each for each in self.processes if each.kind == kind and each.pid]
                 if up:
                     self._note(kind, chance.choice(up).kill())
             case "redis":
@@ -222,7 +222,7 @@ class Stage:
                 os.kill(pid, signal.SIGKILL)
                 spawn(group, self._until_postgres_is_back(self._note(kind, pid)))
             case "receiver":
-                raise AssertionError("what it has seen would be lost")
+                raise AssertionError("the record of the receiver would be lost")
 
     def _note(self, kind: Kind, pid: int) -> Kill:
         now = time()
@@ -230,25 +230,25 @@ class Stage:
         return self.kills[-1]
 
     async def _restart(self, kind: Kind, start: Callable[[], None], chance: random.Random) -> None:
-        self.away.add(kind)
-        await moment(chance.uniform(*RESTART_PAUSE))
-        # Cut short, the thread would go on and start a server that nobody stops.
-        await finish(asyncio.to_thread(start), within=timedelta(seconds=PATIENCE))
-        self.away.remove(kind)
+        self.stopped.add(kind)
+        await pause(chance.uniform(*RESTART_PAUSE))
+        # A cancelled thread would continue, and start a server that is never stopped.
+        await finish(asyncio.to_thread(start), within=timedelta(seconds=WAIT_SECONDS))
+        self.stopped.remove(kind)
 
     async def _until_postgres_is_back(self, kill: Kill) -> None:
-        """Wait until the new server answers; its keeper starts it."""
-        self.away.add(kill.kind)
+        """Wait until the server answers again; `embedded_server` restarts it."""
+        self.stopped.add(kill.kind)
 
         async def is_back() -> bool:
             return self.server.pid not in (None, kill.pid) and await self.balance() is not None
 
-        await until(is_back, within=PATIENCE)
+        await until(is_back, within=WAIT_SECONDS)
         kill.over_at = time()
-        self.away.remove(kill.kind)
+        self.stopped.remove(kill.kind)
 
     async def balance(self) -> Balance | None:
-        """Count all items in one snapshot; None while the database is away."""
+        """Count all items in one snapshot; None while the database is unavailable."""
         try:
             with database_away():
                 return await balance(self.pool)
@@ -256,49 +256,52 @@ class Stage:
             return None
 
     async def watch_balance(self) -> None:
-        """Count over and over, and fail at once when a delivery is in no place, or in two."""
+        """Count repeatedly, and fail immediately if a delivery is in no table, or in two."""
         while True:
             counted = await self.balance()
             if counted is not None:
                 assert counted.is_even, counted
                 self.balances.append(counted)
-            await moment(BALANCE_PAUSE)
+            await pause(BALANCE_SECONDS)
 
-    async def until_at_rest(self, deliveries: int, *, within: float) -> None:
-        """Wait until there are so many deliveries, and all of them done or dead."""
+    async def until_drained(self, deliveries: int, *, within: float) -> None:
+        """Wait until there are this many deliveries, all of them done or dead."""
 
-        async def is_at_rest() -> bool:
+        async def is_drained() -> bool:
             last = self.balances[-1]
             return last.done + last.dead == last.accepted >= deliveries
 
         try:
-            await until(is_at_rest, within=within)
+            await until(is_drained, within=within)
         except TimeoutError:
             raise AssertionError(f"of {deliveries} deliveries: {self.balances[-1]}") from None
 
     async def stop_all(self) -> None:
-        """Stop all of ours in good order; what does not end well is noted in its place."""
-        mortals = [place for place in self.places if place.kind != "receiver"]
-        for place in mortals:
-            place.stop()
+        """Stop all processes but the receiver cleanly; other exit codes are recorded as ends."""
+        stoppable = [each for each in self.processes if each.kind != "receiver"]
+        for each in stoppable:
+            each.stop()
 
         async def have_ended() -> bool:
-            return not any(place.pid for place in mortals)
+            return not any(each.pid for each in stoppable)
 
-        await until(have_ended, within=PATIENCE)
+        await until(have_ended, within=WAIT_SECONDS)
 
     def summary(self) -> str:
-        """Say what there is to know when something went wrong."""
-        told = [f"{kill.at:.3f} killed {kill.kind} {kill.pid}" for kill in self.kills]
-        told += [f"{place.log.name} ended by itself: {place.ends}" for place in self.places]
-        told += [str(self.balances[-1])] if self.balances else []
+        """Return kills, ends, the balance and the logs, for a failed test."""
+        lines = [f"{kill.at:.3f} killed {kill.kind} {kill.pid}" for kill in self.kills]
+        lines += [f"{each.log.name} ended by itself: {each.ends}" for each in self.processes]
+        lines += [str(self.balances[-1])] if self.balances else []
         for log in sorted(self.folder.glob("*.log")):
-            told += [f"--- {log.name}", *log.read_text(errors="replace").splitlines()[-LAST_LINES:]]
-        return "\n".join(told)
+            lines += [
+                f"--- {log.name}",
+                *log.read_text(errors="replace").splitlines()[-LAST_LINES:],
+            ]
+        return "\n".join(lines)
 
 
 @asynccontextmanager
-async def stage(folder: Path, *, seed: int) -> AsyncGenerator[Stage]:
+async def running_harness(folder: Path, *, seed: int) -> AsyncGenerator[Harness]:
     """Run all processes, subscribe the receiver, and leave no process behind."""
     chance = random.Random(f"restarts {seed}")
     async with embedded_server(folder / "data") as server:
@@ -310,7 +313,7 @@ async def stage(folder: Path, *, seed: int) -> AsyncGenerator[Stage]:
             running_broker(folder / "kafka", own=True) as broker,
         ):
             broker.create_topic(TOPIC, PARTITIONS)
-            opened = Stage(
+            opened = Harness(
                 server=server,
                 pool=pool,
                 redis=redis,
@@ -318,13 +321,13 @@ async def stage(folder: Path, *, seed: int) -> AsyncGenerator[Stage]:
                 folder=folder,
                 receiver_port=free_port(),
                 api_ports=(ports := [free_port() for _ in range(APIS)]),
-                places=_places(folder, ports),
+                processes=_processes(folder, ports),
             )
             environment = _environment(opened)
-            opened.places.append(_receiver(opened, seed))
+            opened.processes.append(_receiver(opened, seed))
             try:
-                keepers = [place.keep(environment, chance) for place in opened.places]
-                async with alongside(*keepers):
+                loops = [each.run(environment, chance) for each in opened.processes]
+                async with alongside(*loops):
                     await _subscribe(opened)
                     yield opened
             except BaseException:
@@ -335,33 +338,33 @@ async def stage(folder: Path, *, seed: int) -> AsyncGenerator[Stage]:
 
 
 async def _prepare(dsn: str) -> None:
-    """Make tables and lanes, as the first process would, and change what the lanes may be told."""
+    """Create tables and lanes, as the first process does, and change the lanes' policies."""
     async with Penstock(dsn) as app, app.pool.acquire() as db:
         for lane in (LANE, ORDERED_LANE):
             await set_lane(db, lane, who="test", **POLICY)
         await db.execute(KEEP_LEASES)
 
 
-def _places(folder: Path, api_ports: Sequence[int]) -> list[Place]:
+def _processes(folder: Path, api_ports: Sequence[int]) -> list[Supervised]:
     commands: list[tuple[Kind, tuple[str, ...]]] = [
         *(("api", ("penstock.cli", "serve", "--port", str(port))) for port in api_ports),
         *(("worker", ("penstock.cli", "worker", "--app", APP)) for _ in range(WORKERS)),
         *(("consumer", ("tests.fault.webhooks_consumer",)) for _ in range(CONSUMERS)),
     ]
     return [
-        Place(kind, command, folder / f"{kind}-{number}.log")
+        Supervised(kind, command, folder / f"{kind}-{number}.log")
         for number, (kind, command) in enumerate(commands)
     ]
 
 
-def _receiver(opened: Stage, seed: int) -> Place:
-    """Return the one whom nobody kills."""
+def _receiver(opened: Harness, seed: int) -> Supervised:
+    """Return the receiver, which is never killed."""
     arguments = (str(opened.receiver_port), str(opened.record), str(seed))
     command = ("tests.fault.webhooks_receiver", *arguments)
-    return Place("receiver", command, opened.folder / "receiver.log")
+    return Supervised("receiver", command, opened.folder / "receiver.log")
 
 
-def _environment(opened: Stage) -> dict[str, str]:
+def _environment(opened: Harness) -> dict[str, str]:
     return clean_environment(
         inherited()
         | {
@@ -378,7 +381,7 @@ def _environment(opened: Stage) -> dict[str, str]:
 
 
 def inherited() -> dict[str, str]:
-    """Return what a process of ours needs to deliver to loopback, as the tests themselves may."""
+    """Return the settings by which processes may deliver to loopback, as the tests may."""
     names = ("PENSTOCK_EGRESS_ALLOW", "PENSTOCK_SECRET_KEY")
     return {name: os.environ[name] for name in names}
 
@@ -386,16 +389,20 @@ def inherited() -> dict[str, str]:
 async def _start(
     command: tuple[str, ...], log: Path, environment: dict[str, str]
 ) -> asyncio.subprocess.Process:
-    with log.open("ab") as words:
+    with log.open("ab") as output:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", *command), cwd=ROOT, stdout=words, stderr=words, env=environment
+            *(sys.executable, "-m", *command),
+            cwd=ROOT,
+            stdout=output,
+            stderr=output,
+            env=environment,
         )
 
 
-async def _subscribe(opened: Stage) -> None:
-    """Wait until all is up, and make the subscriptions of the plan."""
+async def _subscribe(opened: Harness) -> None:
+    """Wait until all APIs answer, and create the planned subscriptions."""
     headers = {"Authorization": f"Bearer {KEY}"}
-    async with httpx.AsyncClient(headers=headers, timeout=PATIENCE) as client:
+    async with httpx.AsyncClient(headers=headers, timeout=WAIT_SECONDS) as client:
 
         async def are_up() -> bool:
             with suppress(httpx.TransportError):
@@ -403,13 +410,13 @@ async def _subscribe(opened: Stage) -> None:
                 return all(answer.status_code == 200 for answer in answers)
             return False
 
-        await until(are_up, within=PATIENCE)
-        for path, wishes in SUBSCRIPTIONS.items():
-            asked = {
+        await until(are_up, within=WAIT_SECONDS)
+        for path, options in SUBSCRIPTIONS.items():
+            common = {
                 "url": f"http://127.0.0.1:{opened.receiver_port}{path}",
                 "secret": secret_of(path),
                 "rate_limit": None,
                 "timeout_seconds": CALL_TIMEOUT_SECONDS,
             }
-            made = await client.post(f"{opened.api_urls[0]}/subscriptions", json=asked | wishes)
+            made = await client.post(f"{opened.api_urls[0]}/subscriptions", json=common | options)
             assert made.status_code == 201, made.text

@@ -1,4 +1,4 @@
-"""What the fault tests share: a server that may be killed, workers that may be killed, a record."""
+"""The harness of the fault tests: a server and workers that can be killed, and their record."""
 
 import asyncio
 import os
@@ -22,19 +22,19 @@ from penstock.postgres.embedded import Server, embedded_server
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Pool, database_away, open_pool
 from tests.database import OWNERS
-from tests.fault.waiting import moment, until
+from tests.fault.waiting import pause, until
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 120.0  # Seconds for what takes a few on an idle machine.
-LEASE = timedelta(seconds=10)  # Nobody but the killed should lose one, however busy the machine.
-MAX_ATTEMPTS = 50  # Nothing may die of being lost again and again: these tests kill a lot.
-BALANCE_PAUSE = 0.2
-SWEEP_PAUSE = 0.5
+WAIT_SECONDS = 120.0  # For what takes a few seconds on an idle machine.
+LEASE = timedelta(seconds=10)  # Only killed workers should lose one, also on a busy machine.
+MAX_ATTEMPTS = 50  # No item may become dead by lost attempts: these tests kill often.
+BALANCE_SECONDS = 0.2
+SWEEP_SECONDS = 0.5
 
 
 @dataclass(slots=True)
-class Scene:
-    """One server, its database, the record that all workers write, and the workers alive."""
+class Harness:
+    """One server, its database, the running workers, and the record that all workers write."""
 
     server: Server
     pool: Pool
@@ -68,7 +68,7 @@ class Scene:
         return worker
 
     async def kill(self, worker: asyncio.subprocess.Process) -> None:
-        """Send SIGKILL to one of our own workers."""
+        """Send SIGKILL to one of the workers."""
         self.workers.remove(worker)
         if worker.returncode is None:
             worker.kill()
@@ -78,17 +78,17 @@ class Scene:
         """Send SIGTERM, wait for the end, and return the exit code."""
         self.workers.remove(worker)
         worker.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_SECONDS):
             return await worker.wait()
 
     def kill_postgres(self) -> None:
-        """Send SIGKILL to our own postmaster; the scene's server is restarted by its keeper."""
+        """Send SIGKILL to the postmaster; `embedded_server` restarts it."""
         pid = self.server.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
 
     async def balance(self) -> Balance | None:
-        """Count all items in one snapshot; None while the database is away."""
+        """Count all items in one snapshot; None while the database is unavailable."""
         try:
             with database_away():
                 return await balance(self.pool)
@@ -101,13 +101,13 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(folder: Path, *, lease: timedelta = LEASE) -> AsyncGenerator[Scene]:
-    """Run a server of its own (fsync on) with two lanes; end all workers that are left."""
+async def running_harness(folder: Path, *, lease: timedelta = LEASE) -> AsyncGenerator[Harness]:
+    """Run a separate server (fsync on) with two lanes; kill the remaining workers at the end."""
     async with embedded_server(folder / "data") as server:
         pool = await open_pool(server.dsn, min_size=1, max_size=4)
         async with pool.acquire() as db:
             await migrate(db, OWNERS)
-            for name, ordering in (("loose", "none"), ("line", "per_key")):
+            for name, ordering in (("unordered", "none"), ("ordered", "per_key")):
                 await create_lane(
                     db,
                     name,
@@ -117,7 +117,7 @@ async def scene(folder: Path, *, lease: timedelta = LEASE) -> AsyncGenerator[Sce
                     max_attempts=MAX_ATTEMPTS,
                     backoff_base=timedelta(milliseconds=50),
                 )
-        opened = Scene(server, pool, folder)
+        opened = Harness(server, pool, folder)
         try:
             yield opened
         finally:
@@ -131,28 +131,28 @@ async def fill(pool: Pool, lane: str, items: Sequence[NewItem]) -> None:
         await enqueue_many(db, lane, items)
 
 
-async def sweep_often(scene: Scene) -> None:
-    """Rescue what killed workers held sooner than their own sweepers would."""
+async def sweep_often(harness: Harness) -> None:
+    """Sweep more often than the workers' own sweepers do."""
     while True:
         with suppress(DatabaseAway), database_away():
-            await sweep(scene.pool, meter=Meter(), log=get_logger())
-        await moment(SWEEP_PAUSE)
+            await sweep(harness.pool, meter=Meter(), log=get_logger())
+        await pause(SWEEP_SECONDS)
 
 
-async def watch_balance(scene: Scene) -> None:
-    """Count over and over, and fail at once when an item is in no place, or in two."""
+async def watch_balance(harness: Harness) -> None:
+    """Count repeatedly, and fail immediately if an item is in no table, or in two."""
     while True:
-        counted = await scene.balance()
+        counted = await harness.balance()
         if counted is not None:
             assert counted.is_even, counted
-            scene.balances.append(counted)
-        await moment(BALANCE_PAUSE)
+            harness.balances.append(counted)
+        await pause(BALANCE_SECONDS)
 
 
-async def until_started(scene: Scene, count: int, *, within: float = PATIENCE) -> None:
+async def until_started(harness: Harness, count: int, *, within: float = WAIT_SECONDS) -> None:
     """Wait until the workers have started this many items."""
 
     async def has_grown() -> bool:
-        return scene.starts_count() >= count
+        return harness.starts_count() >= count
 
     await until(has_grown, within=within)
