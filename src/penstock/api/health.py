@@ -1,4 +1,4 @@
-"""Whether the process is alive, and whether it is ready. Needs no key and shows no reason."""
+"""Health over REST: whether the process is alive and ready. Needs no key and shows no reason."""
 
 import asyncio
 from datetime import timedelta

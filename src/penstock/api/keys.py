@@ -1,4 +1,4 @@
-"""API keys over REST. A token is only in the response to the request that creates it."""
+"""API keys over REST. Only the response that creates a key contains its token."""
 
 import msgspec
 

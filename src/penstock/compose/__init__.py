@@ -1,1 +1,1 @@
-"""Where domains meet integrations: one small module for each of both, and the list of domains."""
+"""Connect domains with integrations: one small module for each pair, and the list of domains."""

@@ -1,1 +1,1 @@
-"""The dispatchers, one package each; none knows another."""
+"""The dispatchers, one package each; none imports another."""

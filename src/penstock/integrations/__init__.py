@@ -1,1 +1,1 @@
-"""The outside world, each part optional: plain types in and out, and no word of any domain."""
+"""Clients of external systems, each optional: plain types in and out, no knowledge of domains."""

@@ -1,1 +1,1 @@
-"""The durable queue: enqueue → claim → execute → settle, and what repairs it. Knows no domain."""
+"""The durable queue: enqueue → claim → execute → settle, and its repair. Imports no domain."""

@@ -2,7 +2,7 @@
 
 A verdict counts only in the state that admitted its call: while closed, from calls that entered
 since it closed; while half-open, from its probes. All other calls were sent before the change and
-say nothing about the present state.
+do not count in the present state.
 """
 
 from penstock.limits.gate import Phase, Verdict

@@ -1,6 +1,6 @@
 """Record the texts of functions in `functions/history.json` of their owner, as checksums.
 
-A release tells from it whether the text in a database is older or newer than its own. After a
+It shows a release whether the text in a database is older or newer than its own. After a
 change of a function: `python -m penstock.postgres.history PACKAGE`.
 """
 

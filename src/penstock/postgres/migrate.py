@@ -1,7 +1,7 @@
 """Bring the schema forward: the steps and the functions of each owner, compared with the ledgers.
 
 Many processes may start at once: one migrates under an advisory lock, the others wait for it.
-Processes of the previous release go on meanwhile, and may start again, until a post step.
+Processes of the previous release keep running, and may restart, until a post step.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """HTTP for a Penstock app: serve a table of endpoints. Needs the extra `api`.
 
-It knows no endpoint of its own: `api` hands in the kernel's endpoints and those of the domains.
+It has no endpoint of its own: `api` passes in those of the kernel and of the domains.
 """
 
 from penstock.web.asgi import create_app

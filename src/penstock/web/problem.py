@@ -1,4 +1,4 @@
-"""Every failure as problem+json (RFC 9457). The error's class says what is answered."""
+"""Every failure as problem+json (RFC 9457). The error's class decides the response."""
 
 from dataclasses import fields, is_dataclass
 from typing import Any

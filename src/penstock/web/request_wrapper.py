@@ -1,4 +1,4 @@
-"""What every request gets: an id, security headers, and one line in the log."""
+"""Add an id, security headers and one log line to every request."""
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

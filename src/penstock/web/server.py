@@ -1,4 +1,4 @@
-"""Serve an ASGI app over HTTP until told to stop. Signals are left to the calling process."""
+"""Serve an ASGI app over HTTP until the stop event is set. The caller handles signals."""
 
 import asyncio
 import logging
