@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.base.errors import BadApp
+from penstock.cli.errors import BadApp
 from penstock.cli.load import load_app
 
 

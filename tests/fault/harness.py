@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from penstock.base.errors import DatabaseAway
 from penstock.base.log import get_logger
 from penstock.base.meter import Meter
 from penstock.kernel.enqueue import enqueue_many
@@ -19,6 +18,7 @@ from penstock.kernel.item import NewItem
 from penstock.kernel.lane import create_lane
 from penstock.kernel.sweep import sweep
 from penstock.postgres.embedded import Server, embedded_server
+from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Pool, database_away, open_pool
 from tests.database import OWNERS

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 
 import uvloop
 
-from penstock.base.errors import DatabaseAway
 from penstock.domains.slots.assign import Assigned, SlotRequest, assign_many
+from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import Connection, connect, database_away
 from tests.fault.waiting import POLL_SECONDS, pause
 

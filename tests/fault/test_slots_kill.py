@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.base.errors import DatabaseAway
 from penstock.domains.slots.assign import CHUNK, assign_many
 from penstock.domains.slots.config import set_config
 from penstock.postgres.embedded import Server, embedded_server
+from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Connection, connect, database_away
 from tests.database import OWNERS

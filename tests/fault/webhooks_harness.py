@@ -18,11 +18,11 @@ import httpx
 
 from penstock import Penstock
 from penstock.base.aio import alongside, finish, spawn
-from penstock.base.errors import DatabaseAway
 from penstock.domains.webhooks.domain import LANE, ORDERED_LANE
 from penstock.kernel.inspect import Balance, balance
 from penstock.kernel.lane import set_lane
 from penstock.postgres.embedded import Server, embedded_server
+from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import Pool, database_away, open_pool
 from tests.e2e.command import clean_environment
 from tests.fault.harness import ROOT, WAIT_SECONDS

@@ -2,8 +2,9 @@
 
 import pytest
 
-from penstock.base.errors import InvalidInput, Unauthenticated, UnknownKey
+from penstock.base.errors import InvalidInput
 from penstock.kernel.api_keys import authenticate, create_key, list_keys, revoke_key
+from penstock.kernel.errors import Unauthenticated, UnknownKey
 from penstock.kernel.inspect import list_audit
 from penstock.postgres.pool import Connection
 

@@ -13,13 +13,14 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from penstock import Done, Item, Penstock
-from penstock.base.errors import InvalidInput, KeyConflict, UnknownLane
+from penstock.base.errors import InvalidInput
 from penstock.kernel.enqueue import (
     CHUNK,
     enqueue,
     enqueue_blocking,
     enqueue_many,
 )
+from penstock.kernel.errors import KeyConflict, UnknownLane
 from penstock.kernel.inspect import balance, find_item, read_item
 from penstock.kernel.item import NewItem
 from penstock.kernel.lane import Lane, create_lane, set_lane

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from penstock import Item, Penstock
-from penstock.base.errors import InvalidInput, UnknownLane
+from penstock.base.errors import InvalidInput
 from penstock.base.settings import read_once
+from penstock.kernel.errors import UnknownLane
 from penstock.kernel.inspect import list_audit, measure_lanes
 from penstock.kernel.lane import (
     FIELDS,

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock import Dead, Done, Hold, Retry
-from penstock.base.errors import InvalidInput, StateConflict, UnknownItem
+from penstock.base.errors import InvalidInput
+from penstock.kernel.errors import StateConflict, UnknownItem
 from penstock.kernel.inspect import balance, list_audit, list_items
 from penstock.kernel.item import ItemId
 from penstock.kernel.lane import Lane, create_lane

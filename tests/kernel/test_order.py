@@ -3,8 +3,8 @@
 import pytest
 
 from penstock import Dead, Done, Hold, Retry
-from penstock.base.errors import LaneNotEmpty
 from penstock.kernel.enqueue import enqueue_many
+from penstock.kernel.errors import LaneNotEmpty
 from penstock.kernel.inspect import balance
 from penstock.kernel.item import ItemId, NewItem, Returned
 from penstock.kernel.lane import Lane, create_lane, set_lane

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from penstock import Done
-from penstock.base.errors import UnknownLane
+from penstock.kernel.errors import UnknownLane
 from penstock.kernel.inspect import balance
 from penstock.kernel.lane import Lane, create_lane, pause_lane, resume_lane
 from penstock.postgres.pool import Connection, Pool

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock import Item
-from penstock.base.errors import DatabaseAway
 from penstock.kernel.enqueue import enqueue_many
 from penstock.kernel.inspect import balance
 from penstock.kernel.item import NewItem
 from penstock.kernel.kind import Kind
 from penstock.kernel.lane import Lane
+from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import Connection, Pool
 from tests.kernel.scene import PATIENCE, outcomes_of, reason_of, worker_of
 

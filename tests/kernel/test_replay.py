@@ -3,8 +3,8 @@
 import pytest
 
 from penstock import Dead, Done
-from penstock.base.errors import UnknownLane, UnknownReplay
 from penstock.kernel.enqueue import enqueue_many
+from penstock.kernel.errors import UnknownLane, UnknownReplay
 from penstock.kernel.inspect import balance, list_audit, list_dead
 from penstock.kernel.item import NewItem
 from penstock.kernel.lane import Lane

@@ -3,7 +3,7 @@
 import asyncpg
 import pytest
 
-from penstock.base.errors import BadMigration
+from penstock.postgres.errors import BadMigration
 from penstock.postgres.functions import read_functions
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Connection

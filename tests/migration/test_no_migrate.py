@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock
-from penstock.base.errors import BadMigration
+from penstock.postgres.errors import BadMigration
 from penstock.postgres.pool import connect
 from tests.database import run_sql
 from tests.e2e.command import penstock

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from penstock.base.errors import BadMigration
+from penstock.postgres.errors import BadMigration
 from penstock.postgres.migrate import check, migrate, missing
 from penstock.postgres.pool import Connection, connect
 from penstock.postgres.steps import read_steps

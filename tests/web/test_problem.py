@@ -11,8 +11,9 @@ from structlog.testing import capture_logs
 
 from penstock import Penstock
 from penstock.api import create_app
-from penstock.base.errors import DatabaseAway, PenstockError, Unavailable
+from penstock.base.errors import PenstockError, Unavailable
 from penstock.contract.http import Call, NoParameters, endpoint
+from penstock.postgres.errors import DatabaseAway
 from tests.api.scene import caller, problem
 
 FAMILIES = {

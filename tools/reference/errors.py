@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
-import penstock.compose.domains  # noqa: F401  Imports the errors of all built-in domains.
+import penstock.cli.root  # noqa: F401  Imports the errors of all layers and built-in domains.
 from penstock.base.errors import PenstockError
-from penstock.console.exits import exit_code
 from tools.reference.blocks import code, plain, table
 
 
@@ -29,8 +28,7 @@ def _row(error: type[PenstockError]) -> tuple[str, ...]:
         f"[{code(error.code)}](#{error.code})",
         code(error.__name__),
         str(error.status),
-        # Only the class counts, so an instance without its data will do.
-        str(int(exit_code(error.__new__(error)))),
+        str(error.exit_code),
         ", ".join(data) or "none",
         plain(meaning),
     )

@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from penstock.api import wire
-from penstock.base.errors import InvalidInput, UnknownItem, UnknownLane
+from penstock.base.errors import InvalidInput
 from penstock.contract.http import NoParameters
 from penstock.contract.paging import read_id, take_page
 from penstock.kernel import inspect, operate
+from penstock.kernel.errors import UnknownItem, UnknownLane
 from penstock.kernel.item import Accepted, ItemId, NewItem
 from penstock.kernel.lane import list_lanes
 from penstock.postgres.pool import Connection, Queries

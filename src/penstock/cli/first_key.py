@@ -1,9 +1,9 @@
 """The first admin key: that of PENSTOCK_ADMIN_KEY, or a new one that is shown once."""
 
 from penstock.app import Penstock
-from penstock.base.errors import Unauthenticated
 from penstock.base.settings import settings
 from penstock.kernel.api_keys import SCOPES, authenticate, create_key, list_keys, new_token
+from penstock.kernel.errors import Unauthenticated
 from penstock.postgres.pool import Connection
 
 NAME = "admin"

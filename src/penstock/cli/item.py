@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
-from penstock.base.errors import InvalidInput, UnknownItem
+from penstock.base.errors import InvalidInput
 from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.output import (
     json_option,
@@ -25,6 +25,7 @@ from penstock.console.output import (
 from penstock.console.values import ITEM_ID, LIMIT, parse_instant
 from penstock.kernel import operate
 from penstock.kernel.enqueue import check, enqueue, enqueue_many
+from penstock.kernel.errors import UnknownItem
 from penstock.kernel.inspect import find_item, list_items, read_attempts, read_item
 from penstock.kernel.item import Accepted, ItemId, NewItem
 from penstock.postgres.pool import Connection

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from penstock.app import Penstock
-from penstock.base.errors import BadApp
+from penstock.cli.errors import BadApp
 
 
 def load_app(spec: str) -> Penstock:

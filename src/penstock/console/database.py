@@ -11,13 +11,13 @@ from typing import TypeVar
 import asyncpg
 import click
 
-from penstock.base.errors import BadMigration, DatabaseAway
 from penstock.base.log import get_logger
 from penstock.base.meter import Meter
 from penstock.base.settings import settings
 from penstock.contract import Resources
 from penstock.contract.resources import choose_vault
 from penstock.postgres.embedded import find_running
+from penstock.postgres.errors import BadMigration, DatabaseAway
 from penstock.postgres.pool import Connection, connect, database_away, open_pool
 
 T = TypeVar("T")

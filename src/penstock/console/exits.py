@@ -11,15 +11,7 @@ from typing import NoReturn
 
 import click
 
-from penstock.base.errors import (
-    BadApp,
-    BadSetting,
-    Conflict,
-    InvalidInput,
-    NotFound,
-    PenstockError,
-    Unavailable,
-)
+from penstock.base.errors import PenstockError
 from penstock.base.log import describe
 
 
@@ -53,17 +45,9 @@ def run(command: Callable[[], object], *, is_debug: Callable[[], bool]) -> NoRet
     _exit(Exit.OK)
 
 
-def exit_code(failure: BaseException) -> Exit:
-    """Return the code for an error; a name that does not exist is bad input."""
-    match failure:
-        case InvalidInput() | BadSetting() | BadApp() | NotFound():
-            return Exit.BAD_INPUT
-        case Conflict():
-            return Exit.CONFLICT
-        case Unavailable():
-            return Exit.UNAVAILABLE
-        case _:
-            return Exit.FAILED
+def exit_code(failure: BaseException) -> int:
+    """Return the code that the class of an error carries, and FAILED for any other exception."""
+    return failure.exit_code if isinstance(failure, PenstockError) else Exit.FAILED
 
 
 def message(failure: BaseException) -> str:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 
-from penstock.base.errors import InvalidInput, Unauthenticated, UnknownKey
+from penstock.base.errors import InvalidInput
 from penstock.kernel.audit import audit
+from penstock.kernel.errors import Unauthenticated, UnknownKey
 from penstock.postgres.pool import Connection, Queries
 from penstock.postgres.statement import statement
 

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, LiteralString
 
-from penstock.base.errors import InvalidInput, KeyConflict, PenstockError, SlotRefused, UnknownLane
+from penstock.base.errors import InvalidInput, PenstockError
+from penstock.kernel.errors import KeyConflict, SlotRefused, UnknownLane
 
 DRIVERS = ("asyncpg", "psycopg", "sqlalchemy")
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from penstock.base.errors import UnknownItem
+from penstock.kernel.errors import UnknownItem
 from penstock.kernel.item import ItemId
 from penstock.kernel.lane import read_lane
 from penstock.postgres.pool import Queries, Row

@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal
 
 import asyncpg
 
-from penstock.base.errors import InvalidInput, LaneNotEmpty, UnknownLane
+from penstock.base.errors import InvalidInput
 from penstock.kernel.audit import audit
 from penstock.kernel.backoff import Backoff
 from penstock.kernel.claim import SLOTS_AHEAD
+from penstock.kernel.errors import LaneNotEmpty, UnknownLane
 from penstock.kernel.policy import Rule, policy_fields, policy_table
 from penstock.postgres.pool import Connection, Queries, Row
 from penstock.postgres.statement import statement

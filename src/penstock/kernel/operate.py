@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from penstock.base.errors import InvalidInput, StateConflict, UnknownItem
+from penstock.base.errors import InvalidInput
 from penstock.kernel.audit import audit
 from penstock.kernel.enqueue import check
+from penstock.kernel.errors import StateConflict, UnknownItem
 from penstock.kernel.inspect import read_item
 from penstock.kernel.item import ItemId, NewItem
 from penstock.kernel.promote import promote

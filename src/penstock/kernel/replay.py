@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from penstock.base.errors import UnknownReplay
 from penstock.kernel.audit import audit
+from penstock.kernel.errors import UnknownReplay
 from penstock.kernel.lane import read_lane
 from penstock.postgres.pool import Connection, Queries, Row
 from penstock.postgres.statement import statement

@@ -12,7 +12,6 @@ from datetime import timedelta
 from time import monotonic
 
 from penstock.base.aio import spawn
-from penstock.base.errors import DatabaseAway
 from penstock.base.log import Logger
 from penstock.base.meter import Meter
 from penstock.kernel import metrics
@@ -25,6 +24,7 @@ from penstock.kernel.lease import EndedBatch, HeldLeases
 from penstock.kernel.preload import preload
 from penstock.kernel.settle import Settled, settle
 from penstock.kernel.wake import Wake
+from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import Connection, Pool, database_away
 
 # A worker holds no more unstarted items than it can start in this time: other workers cannot

@@ -10,13 +10,13 @@ from secrets import token_hex
 from time import monotonic
 
 from penstock.base.aio import alongside, spawn, supervise
-from penstock.base.errors import DatabaseAway
 from penstock.base.log import Logger
 from penstock.base.meter import Meter
 from penstock.kernel import metrics
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import Lane, read_lane, to_lane
 from penstock.kernel.runner import LaneRunner
+from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.listen import listen
 from penstock.postgres.pool import Pool, database_away
 from penstock.postgres.statement import statement

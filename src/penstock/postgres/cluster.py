@@ -19,8 +19,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
-from penstock.base.errors import EmbeddedFailed, MissingExtra
+from penstock.base.errors import MissingExtra
 from penstock.postgres.account import Account, make_folder
+from penstock.postgres.errors import EmbeddedFailed
 
 COMMAND_TIMEOUT = timedelta(minutes=2)  # initdb takes two seconds on a slow disk.
 START_TIMEOUT = timedelta(minutes=5)  # Replaying max_wal_size after a crash takes about a minute.

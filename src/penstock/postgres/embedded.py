@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from penstock.base.aio import alongside, finish, supervise
-from penstock.base.errors import BadSetting, DataFolderBusy, MissingExtra
+from penstock.base.errors import BadSetting, MissingExtra
 from penstock.base.log import Logger, get_logger
 from penstock.postgres.account import choose_account, make_folder, open_files, open_parents
 from penstock.postgres.cluster import (
@@ -30,6 +30,7 @@ from penstock.postgres.cluster import (
     launch,
     postmaster_pid,
 )
+from penstock.postgres.errors import DataFolderBusy
 
 WATCH_INTERVAL = timedelta(seconds=1)  # A killed server is noticed within this time.
 

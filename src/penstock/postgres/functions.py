@@ -15,7 +15,7 @@ from typing import LiteralString
 
 import asyncpg
 
-from penstock.base.errors import BadMigration
+from penstock.postgres.errors import BadMigration
 from penstock.postgres.pool import Connection, Row
 from penstock.postgres.statement import composed_by_server, read_sql, statement
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from penstock.base.aio import retry_delays
-from penstock.base.errors import DatabaseAway
 from penstock.base.log import Logger, get_logger
+from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import Connection, address, connect, database_away
 from penstock.postgres.statement import statement
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import asyncpg
 
-from penstock.base.errors import BadMigration
+from penstock.postgres.errors import BadMigration
 from penstock.postgres.functions import (
     Function,
     apply_functions,

@@ -23,8 +23,9 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 
 from penstock.base.aio import retry_delays
-from penstock.base.errors import BadSetting, DatabaseAway
+from penstock.base.errors import BadSetting
 from penstock.base.log import Logger
+from penstock.postgres.errors import DatabaseAway
 
 T = TypeVar("T")
 

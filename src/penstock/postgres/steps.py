@@ -10,7 +10,7 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import LiteralString
 
-from penstock.base.errors import BadMigration
+from penstock.postgres.errors import BadMigration
 from penstock.postgres.statement import read_sql
 
 _NAME = re.compile(r"(?P<number>\d{4})_\w+\.sql")

@@ -10,9 +10,9 @@ from starlette.requests import Request
 
 from penstock.app import Penstock
 from penstock.base.coalesce import Coalescer
-from penstock.base.errors import Forbidden, Unauthenticated
 from penstock.contract.http import ACQUIRE_TIMEOUT
 from penstock.kernel.api_keys import ApiKey, Scope, authenticate
+from penstock.kernel.errors import Forbidden, Unauthenticated
 from penstock.web.request_wrapper import header
 
 TOKEN_LENGTH_MAX = 512  # Tokens have 56 characters; a longer one is no key and need not be hashed.

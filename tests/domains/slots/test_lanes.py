@@ -5,12 +5,13 @@ from datetime import timedelta
 import pytest
 
 from penstock.base.clock import FakeClock
-from penstock.base.errors import InvalidInput, SlotRefused
+from penstock.base.errors import InvalidInput
 from penstock.calendar.calendar import Calendar
 from penstock.domains.slots.config import set_config
 from penstock.domains.slots.inspect import read_slot
 from penstock.domains.slots.reflow import reflow
 from penstock.kernel.enqueue import enqueue, enqueue_many
+from penstock.kernel.errors import SlotRefused
 from penstock.kernel.inspect import read_item
 from penstock.kernel.item import Accepted, NewItem
 from penstock.kernel.lane import create_lane, set_lane

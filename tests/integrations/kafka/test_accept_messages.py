@@ -3,8 +3,8 @@
 import asyncio
 
 from penstock.base.aio import outcome_of
-from penstock.base.errors import DatabaseAway
 from penstock.domains.webhooks.accept import BATCH_BYTES_MAX, accept_messages
+from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import Pool
 from tests.integrations.kafka.scene import (
     count_events,

@@ -7,11 +7,11 @@ from time import monotonic
 
 import pytest
 
-from penstock.base.errors import DatabaseAway
 from penstock.base.log import get_logger
 from penstock.base.meter import Meter
 from penstock.integrations.kafka.consumer import Record
 from penstock.integrations.kafka.member import BATCH_MAX, Member
+from penstock.postgres.errors import DatabaseAway
 from tests.fault.waiting import until
 from tests.integrations.kafka.scene import PATIENCE, Stream, Taker, consumer, consuming
 

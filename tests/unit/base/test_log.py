@@ -7,8 +7,8 @@ from collections.abc import Generator
 import pytest
 import structlog
 
-from penstock.base.errors import UnknownLane
 from penstock.base.log import REDACTED, configure, describe, get_logger
+from penstock.kernel.errors import UnknownLane
 
 
 @pytest.fixture

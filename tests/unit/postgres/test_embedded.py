@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from penstock.base.aio import spawn
-from penstock.base.errors import BadSetting, DataFolderBusy, EmbeddedFailed, MissingExtra
+from penstock.base.errors import BadSetting, MissingExtra
 from penstock.postgres import cluster
 from penstock.postgres.cluster import is_alive
 from penstock.postgres.embedded import Server, embedded_server, running, start, stop
+from penstock.postgres.errors import DataFolderBusy, EmbeddedFailed
 from penstock.postgres.pool import connect
 from tests.database import wait_until_up
 

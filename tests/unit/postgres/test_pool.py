@@ -7,8 +7,9 @@ import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
-from penstock.base.errors import BadSetting, DatabaseAway
+from penstock.base.errors import BadSetting
 from penstock.postgres.embedded import Server
+from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import (
     CONNECTION_LOST,
     Pool,

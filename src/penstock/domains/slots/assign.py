@@ -8,11 +8,12 @@ from typing import Literal
 import asyncpg
 from msgspec import Struct
 
-from penstock.base.errors import InvalidInput, PenstockError, SlotRefused
+from penstock.base.errors import InvalidInput, PenstockError
 from penstock.calendar.instant import check_instant
 from penstock.domains.slots.config import extend
 from penstock.domains.slots.errors import PoolExhausted, SlotConflict, UnknownPool
 from penstock.domains.slots.slot import Slot
+from penstock.kernel.errors import SlotRefused
 from penstock.postgres.pool import Connection, Row
 from penstock.postgres.statement import statement
 

@@ -12,13 +12,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-from penstock.base.errors import InvalidInput, UnknownReplay
+from penstock.base.errors import InvalidInput
 from penstock.contract.http import ACQUIRE_TIMEOUT
 from penstock.domains.webhooks.errors import ReplayConflict
 from penstock.domains.webhooks.match import check_pattern
 from penstock.domains.webhooks.subscription import read_subscription
 from penstock.kernel.audit import audit
 from penstock.kernel.enqueue import check_instant, enqueue
+from penstock.kernel.errors import UnknownReplay
 from penstock.kernel.item import Done, Item, NewItem, Outcome, Snooze
 from penstock.postgres.pool import Connection, Pool, Queries
 from penstock.postgres.statement import statement

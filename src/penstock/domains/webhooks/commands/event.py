@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from penstock.base.errors import InvalidInput, UnknownLane
+from penstock.base.errors import InvalidInput
 from penstock.base.settings import settings
 from penstock.console.database import ask, data_dir_option
 from penstock.console.output import json_option, print_json, print_record, print_rows, raw, without
@@ -38,6 +38,7 @@ from penstock.domains.webhooks.wire import (
     to_wire_event_detail,
 )
 from penstock.kernel.driver import translated
+from penstock.kernel.errors import UnknownLane
 from penstock.postgres.pool import Connection
 
 RESPONSE_LENGTH_MAX = 60  # In a table; --json shows what was kept of it.

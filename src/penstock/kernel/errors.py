@@ -1,0 +1,136 @@
+"""The errors of the kernel: lanes, items, replays and API keys.
+
+PenstockError
+├── NotFound: UnknownLane, UnknownItem, UnknownKey, UnknownReplay
+├── Conflict: KeyConflict, StateConflict, LaneNotEmpty, SlotRefused
+└── Denied: Unauthenticated, Forbidden
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+from uuid import UUID
+
+from penstock.base.errors import Conflict, Denied, NotFound
+
+
+@dataclass(eq=False)
+class UnknownLane(NotFound):
+    """No lane has this name; `known` helps to spot a typing error."""
+
+    code: ClassVar[str] = "unknown-lane"
+    lane: str
+    known: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        hint = f"; known lanes: {', '.join(self.known)}" if self.known else ""
+        return f"no lane is named {self.lane!r}{hint}"
+
+
+@dataclass(eq=False)
+class UnknownItem(NotFound):
+    """No item has this id, or retention has already dropped it."""
+
+    code: ClassVar[str] = "unknown-item"
+    item_id: int | str | UUID
+
+    def __str__(self) -> str:
+        return f"no item has the id {self.item_id}"
+
+
+@dataclass(eq=False)
+class UnknownKey(NotFound):
+    """No API key has this id."""
+
+    code: ClassVar[str] = "unknown-key"
+    key_id: int | str | UUID
+
+    def __str__(self) -> str:
+        return f"no API key has the id {self.key_id}"
+
+
+@dataclass(eq=False)
+class UnknownReplay(NotFound):
+    """No replay has this id."""
+
+    code: ClassVar[str] = "unknown-replay"
+    replay_id: int | str | UUID
+
+    def __str__(self) -> str:
+        return f"no replay has the id {self.replay_id}"
+
+
+@dataclass(eq=False)
+class KeyConflict(Conflict):
+    """The key was used before for another payload; both hashes are SHA-256 in hex."""
+
+    code: ClassVar[str] = "key-conflict"
+    lane: str
+    key: str
+    item_id: int | str | UUID
+    stored_hash: str
+    given_hash: str
+
+    def __str__(self) -> str:
+        return (
+            f"key {self.key!r} of lane {self.lane!r} belongs to item {self.item_id} "
+            f"with another payload (stored {self.stored_hash}, given {self.given_hash})"
+        )
+
+
+@dataclass(eq=False)
+class StateConflict(Conflict):
+    """The item's state does not allow what was asked, such as cancelling a claimed one."""
+
+    code: ClassVar[str] = "state-conflict"
+    item_id: int | str | UUID
+    state: str
+    wanted: str
+
+    def __str__(self) -> str:
+        return f"item {self.item_id} is {self.state} and cannot become {self.wanted}"
+
+
+@dataclass(eq=False)
+class LaneNotEmpty(Conflict):
+    """This part of a lane's policy can only change while the lane has no unfinished items."""
+
+    code: ClassVar[str] = "lane-not-empty"
+    lane: str
+    field: str
+
+    def __str__(self) -> str:
+        return f"lane {self.lane!r} has unfinished items; {self.field} can change once it is empty"
+
+
+@dataclass(eq=False)
+class SlotRefused(Conflict):
+    """The slot pool gives no slot for this time; `reason` says why."""
+
+    code: ClassVar[str] = "slot-refused"
+    pool: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"pool {self.pool!r} gives no slot: {self.reason}"
+
+
+class Unauthenticated(Denied):
+    """No API key was sent, or one that is unknown or revoked."""
+
+    code: ClassVar[str] = "unauthenticated"
+    status: ClassVar[int] = 401
+
+    def __str__(self) -> str:
+        return "a valid API key is required"
+
+
+@dataclass(eq=False)
+class Forbidden(Denied):
+    """The API key lacks a scope."""
+
+    code: ClassVar[str] = "forbidden"
+    status: ClassVar[int] = 403
+    scope: str
+
+    def __str__(self) -> str:
+        return f"this needs a key with the scope {self.scope!r}"
