@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
-from penstock.base.settings import Settings, variable_of
+from penstock.base.settings import Settings, variables_of
 from penstock.compose.domains import BUILT_IN
 from tools.reference.blocks import Incomplete, choice, code, plain, sentences, table
 
@@ -40,7 +40,7 @@ def _section(section: type[BaseSettings]) -> str:
 
 
 def _row(section: type[BaseSettings], name: str, field: FieldInfo) -> tuple[str, ...]:
-    variable = variable_of(section, name)
+    variable, *_ = variables_of(section, name)  # Our sections have one each to document.
     if not field.description:
         raise Incomplete(f"{variable} has no text under its field in {section.__module__}")
     return code(variable), _default(field.default), _values(field), plain(field.description)

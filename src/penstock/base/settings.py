@@ -4,23 +4,31 @@ Owners declare their variables as a section: a subclass of BaseSettings configur
 The string under a field says what its variable means; the reference page is generated from it.
 """
 
+import os
+import re
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 from pydantic import (
+    AliasChoices,
+    AliasPath,
     BeforeValidator,
     Field,
     SecretStr,
     ValidationError,
     model_validator,
 )
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from penstock.base.errors import BadSetting
 
 PREFIX = "PENSTOCK_"
+
+_FIELD = re.compile(r'field "(?P<field>\w+)"')  # As pydantic-settings names it.
 
 S = TypeVar("S", bound=BaseSettings)
 
@@ -156,19 +164,64 @@ def read_section(kind: type[S], **overrides: Any) -> S:
     """Read the environment again; `overrides` (by field name, such as CLI options) win over it."""
     try:
         return kind(**overrides)
+    except SettingsError as exc:
+        # Its message alone names the field; its cause has the value, which may be a secret.
+        found = _FIELD.search(str(exc))
+        loc = (found["field"],) if found else ()
+        raise BadSetting(_variables_at(kind, loc), "is not valid JSON") from None
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
-        name = variable_of(kind, str(first["loc"][0]))
-        raise BadSetting(name, _reason(first["msg"])) from None
+        raise BadSetting(_variables_at(kind, first["loc"]), _reason(first)) from None
 
 
-def variable_of(kind: type[BaseSettings], field: str) -> str:
-    """Return the variable of a field; pydantic itself reports the alias where there is one."""
-    if field.isupper():
-        return field
-    alias = kind.model_fields[field].validation_alias
-    return alias if isinstance(alias, str) else PREFIX + field.upper()
+def variables_of(kind: type[BaseSettings], field: str) -> tuple[str, ...]:
+    """Return the variables that a field is read from, in the order they are looked for."""
+    config = kind.model_config
+    prefix, target = config.get("env_prefix", ""), config.get("env_prefix_target", "variable")
+    alias_prefix = prefix if target in {"alias", "all"} else ""
+    names = [alias_prefix + alias for alias in _aliases(kind.model_fields[field])]
+    if not names or config.get("populate_by_name") or config.get("validate_by_name"):
+        names.append((prefix if target in {"variable", "all"} else "") + field)
+    return tuple(name if config.get("case_sensitive") else name.upper() for name in names)
 
 
-def _reason(message: str) -> str:
-    return message.removeprefix("Value error, ").lower()
+def _aliases(field: FieldInfo) -> list[str]:
+    match field.validation_alias:
+        case None:
+            return []
+        case str() as alias:
+            return [alias]
+        case AliasPath() as path:
+            return [str(path.path[0])]
+        case AliasChoices(choices=choices):
+            return [each if isinstance(each, str) else str(each.path[0]) for each in choices]
+
+
+def _variables_at(kind: type[BaseSettings], loc: tuple[int | str, ...]) -> str:
+    """Return the variables to look at; a rule for several fields has no place: all of them."""
+    fields = [name for name in kind.model_fields if not loc or loc[0] in _names(kind, name)]
+    return ", ".join(_variable_set(kind, name, loc[1:]) for name in fields) or str(loc[0])
+
+
+def _names(kind: type[BaseSettings], field: str) -> set[str]:
+    """Return what pydantic may call a field: its name, or its alias where it has one."""
+    return {field, *_aliases(kind.model_fields[field])}
+
+
+def _variable_set(kind: type[BaseSettings], field: str, rest: tuple[int | str, ...]) -> str:
+    """Return the variable that is set, or those that could be; `rest` leads into a nested value."""
+    variables = variables_of(kind, field)
+    delimiter = kind.model_config.get("env_nested_delimiter")
+    if delimiter and rest:
+        nested = (delimiter.join([name, *map(str, rest)]).upper() for name in variables)
+        variables = (*nested, *variables)
+    present = {name.upper() for name in os.environ}
+    return next((name for name in variables if name.upper() in present), " or ".join(variables))
+
+
+def _reason(error: ErrorDetails) -> str:
+    """Return a validator's own words as they are, and those of pydantic without a capital."""
+    raised = error.get("ctx", {}).get("error")
+    if isinstance(raised, Exception):
+        return str(raised)
+    return error["msg"][:1].lower() + error["msg"][1:]

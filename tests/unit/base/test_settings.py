@@ -2,11 +2,14 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Self
 
 import pytest
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from penstock.base.errors import BadSetting
-from penstock.base.settings import Settings, read_once, read_section, settings
+from penstock.base.settings import Settings, read_once, read_section, settings, variables_of
 from penstock.compose.kafka import KafkaSettings
 
 
@@ -160,3 +163,116 @@ def test_the_environment_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     read_once.cache_clear()
     assert second is first
+
+
+class Smtp(BaseModel):
+    """A value with parts."""
+
+    port: int = 25
+
+
+class MailSettings(BaseSettings):
+    """A section of another package: its own prefix, aliases, nested values, a rule for two."""
+
+    model_config = SettingsConfigDict(env_prefix="ACME_", env_nested_delimiter="__")
+
+    retries: int = 3
+    sender: str = Field(default="", validation_alias="MAIL_SENDER", max_length=20)
+    reply_to: str = Field(default="", alias="mail_reply_to", max_length=20)
+    host: int = Field(default=0, validation_alias=AliasChoices("ACME_HOST_ID", "SMTP_HOST_ID"))
+    first: int = Field(default=0, validation_alias=AliasPath("ACME_LIST", 0))
+    ports: list[int] = []
+    smtp: Smtp = Smtp()
+
+    @model_validator(mode="after")
+    def _replies_have_a_sender(self) -> Self:
+        if self.reply_to and not self.sender:
+            raise ValueError("MAIL_REPLY_TO needs MAIL_SENDER")
+        return self
+
+
+class TokenSettings(BaseSettings):
+    """A section whose variable has no default, and may also be given by the field's name."""
+
+    model_config = SettingsConfigDict(env_prefix="ACME_", populate_by_name=True)
+
+    token: int = Field(validation_alias="TOKEN_ID")
+
+
+ALL_OF_MAIL = (
+    "ACME_RETRIES, MAIL_SENDER, MAIL_REPLY_TO, ACME_HOST_ID or SMTP_HOST_ID, ACME_LIST, "
+    "ACME_PORTS, ACME_SMTP"
+)
+NO_INTEGER = "input should be a valid integer, unable to parse string as an integer"
+
+
+@pytest.mark.parametrize(
+    ("section", "given", "message"),
+    [
+        (MailSettings, {"ACME_RETRIES": "x"}, f"ACME_RETRIES: {NO_INTEGER}"),
+        (
+            MailSettings,
+            {"MAIL_SENDER": "x" * 21},
+            "MAIL_SENDER: string should have at most 20 characters",
+        ),
+        (
+            MailSettings,
+            {"MAIL_REPLY_TO": "x" * 21},
+            "MAIL_REPLY_TO: string should have at most 20 characters",
+        ),
+        (MailSettings, {"ACME_HOST_ID": "x"}, f"ACME_HOST_ID: {NO_INTEGER}"),
+        (MailSettings, {"SMTP_HOST_ID": "x"}, f"SMTP_HOST_ID: {NO_INTEGER}"),
+        (MailSettings, {"ACME_LIST": '["x"]'}, f"ACME_LIST: {NO_INTEGER}"),
+        (MailSettings, {"ACME_PORTS": "25, 26"}, "ACME_PORTS: is not valid JSON"),
+        (MailSettings, {"ACME_PORTS": '[25, "x"]'}, f"ACME_PORTS: {NO_INTEGER}"),
+        (MailSettings, {"ACME_SMTP__PORT": "x"}, f"ACME_SMTP__PORT: {NO_INTEGER}"),
+        (MailSettings, {"ACME_SMTP": '{"port": "x"}'}, f"ACME_SMTP: {NO_INTEGER}"),
+        (
+            MailSettings,
+            {"MAIL_REPLY_TO": "a@b"},
+            f"{ALL_OF_MAIL}: MAIL_REPLY_TO needs MAIL_SENDER",
+        ),
+        (TokenSettings, {}, "TOKEN_ID or ACME_TOKEN: field required"),
+        (TokenSettings, {"ACME_TOKEN": "x"}, f"ACME_TOKEN: {NO_INTEGER}"),
+    ],
+)
+def test_a_wrong_setting_of_another_package_is_refused_with_its_own_name(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    section: type[BaseSettings],
+    given: dict[str, str],
+    message: str,
+) -> None:
+    """A company's variables have the company's prefix, and its rules say what they say."""
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+
+    with pytest.raises(BadSetting) as caught:
+        read_section(section)
+
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "variables"),
+    [
+        (Settings, "port", ("PENSTOCK_PORT",)),
+        (MailSettings, "retries", ("ACME_RETRIES",)),
+        (MailSettings, "reply_to", ("MAIL_REPLY_TO",)),
+        (MailSettings, "host", ("ACME_HOST_ID", "SMTP_HOST_ID")),
+        (MailSettings, "first", ("ACME_LIST",)),
+        (TokenSettings, "token", ("TOKEN_ID", "ACME_TOKEN")),
+    ],
+)
+def test_the_variables_of_a_field_are_those_that_are_read(
+    section: type[BaseSettings], field: str, variables: tuple[str, ...]
+) -> None:
+    assert variables_of(section, field) == variables
+
+
+def test_a_choice_is_named_as_it_must_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SCRAM-SHA-512 in small letters would be refused too."""
+    monkeypatch.setenv("PENSTOCK_KAFKA_MECHANISM", "GSSAPI")
+
+    with pytest.raises(BadSetting, match="'SCRAM-SHA-512'"):
+        read_section(KafkaSettings)
