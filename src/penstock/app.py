@@ -13,8 +13,14 @@ from penstock.base.errors import BadSetting, InvalidInput
 from penstock.base.log import Logger, get_logger
 from penstock.base.meter import Meter
 from penstock.base.settings import Settings, settings
-from penstock.compose.domains import chosen_domains, migration_packages, read_settings_of
-from penstock.contract import Domain, Resources, Service
+from penstock.compose.domains import (
+    KERNEL,
+    chosen_domains,
+    migration_packages,
+    read_settings_of,
+)
+from penstock.contract import Domain, Resources, Runtime, Service, check_domains
+from penstock.contract.conflicts import check_runtimes
 from penstock.contract.http import Endpoint
 from penstock.contract.resources import choose_vault
 from penstock.kernel import enqueue as kernel_enqueue
@@ -211,6 +217,7 @@ class Penstock:
         """Wait for the database, migrate or check it, open the pool, create the lanes."""
         chosen = settings()
         domains = self.all_domains()
+        check_domains((KERNEL, *domains))
         read_settings_of(domains)
         if not (self.dsn or chosen.database_url or find_running(chosen.data_dir)):
             self._server = start(chosen.data_dir, log=self.log)
@@ -227,13 +234,18 @@ class Penstock:
             log=self.log,
             meter=self.meter,
         )
-        for domain in domains:
-            self._build(domain, self._resources)
+        built = [(domain, self._build(domain, self._resources)) for domain in domains]
+        check_runtimes(built)
+        for domain, runtime in built:
+            self._add_runtime(domain, runtime)
         await self.keep_trying(lambda: self._prepare(migration_packages(domains)))
 
-    def _build(self, domain: Domain, resources: Resources) -> None:
+    def _build(self, domain: Domain, resources: Resources) -> Runtime:
         runtime = domain.build(resources)
         self._closes += runtime.close
+        return runtime
+
+    def _add_runtime(self, domain: Domain, runtime: Runtime) -> None:
         self.services += tuple(runtime.services)
         self.endpoints += tuple(replace(each, tag=domain.name) for each in runtime.endpoints)
         for kind in runtime.kinds:

@@ -44,10 +44,10 @@ async def test_an_added_domain_brings_its_handlers_and_their_policy(
     assert lane.batch_size == 7
 
 
-async def test_two_domains_cannot_take_the_same_lane(dsn: str) -> None:
+async def test_a_lane_with_a_handler_of_the_app_cannot_be_taken_by_a_domain(dsn: str) -> None:
     """It would be undefined which of two handlers runs."""
     app = Penstock(dsn)
-    app.add_domain(Greetings().domain())
+    app.handler("greetings")(Greetings().greet)
     app.add_domain(Greetings().domain())
 
     with pytest.raises(InvalidInput, match="greetings"):

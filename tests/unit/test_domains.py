@@ -1,6 +1,7 @@
 """Which domains a process runs, and which it refuses: entry points of real distribution folders."""
 
 from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from penstock.base.errors import BadSetting
 from penstock.base.settings import read_once
 from penstock.cli.root import command_line
-from penstock.compose.domains import BUILT_IN, chosen_domains, migration_packages
+from penstock.compose.domains import chosen_domains, migration_packages
+from penstock.contract.errors import BadDomain
+from tests.distribution import install_domain
 
 Offer = Callable[..., None]
 Choose = Callable[[str], None]
@@ -19,15 +22,7 @@ def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Offer:
     """Install a distribution with one module that offers a domain under a name."""
     monkeypatch.syspath_prepend(tmp_path)
 
-    def install(name: str, *, module: str, code: str, attribute: str = "DOMAIN") -> None:
-        (tmp_path / f"{module}.py").write_text(code)
-        folder = tmp_path / f"{module}-1.0.dist-info"
-        folder.mkdir()
-        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
-        point = f"{name} = {module}:{attribute}"
-        (folder / "entry_points.txt").write_text(f"[penstock.domains]\n{point}\n")
-
-    return install
+    return partial(install_domain, tmp_path)
 
 
 @pytest.fixture
@@ -134,9 +129,9 @@ def test_a_name_that_two_packages_offer_is_refused(offer: Offer, choose: Choose)
     )
 
 
-@pytest.mark.parametrize("command", ["lane", "slots"])
+@pytest.mark.parametrize(("command", "owner"), [("lane", "kernel"), ("slots", "slots")])
 def test_a_command_that_exists_already_is_refused(
-    offer: Offer, choose: Choose, *, command: str
+    offer: Offer, choose: Choose, *, command: str, owner: str
 ) -> None:
     """A domain must replace neither a verb of Penstock nor a command of another domain."""
     module = f"parcels_{command}"
@@ -144,11 +139,11 @@ def test_a_command_that_exists_already_is_refused(
     offer("parcels", module=module, code="import click\n" + domain_code("parcels", arguments))
     choose("slots parcels")
 
-    with pytest.raises(BadSetting) as refused:
+    with pytest.raises(BadDomain) as refused:
         command_line()
 
     assert str(refused.value) == (
-        f"PENSTOCK_DOMAINS: 'parcels' declares a command {command!r}, which exists already"
+        f"domain 'parcels' declares the command {command!r}, and so does {owner!r}"
     )
 
 
@@ -163,12 +158,6 @@ def test_a_command_of_a_named_domain_is_there(offer: Offer, choose: Choose) -> N
     assert "parcels" in commands
     assert "lane" in commands
     assert "slots" not in commands, "PENSTOCK_DOMAINS does not name it"
-
-
-def test_built_in_domains_have_different_names() -> None:
-    names = [domain.name for domain in BUILT_IN]
-
-    assert len(set(names)) == len(names)
 
 
 def refusal() -> str:

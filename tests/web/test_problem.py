@@ -24,7 +24,9 @@ FAMILIES = {
     "Conflict": 409,
     "Unavailable": 503,
 }
-OPERATORS_FAULT = {"PenstockError", "BadSetting", "BadApp", "BadMigration", "Denied"}
+OPERATORS_FAULT = {
+    "PenstockError", "BadSetting", "BadApp", "BadDomain", "BadMigration", "Denied",
+}  # fmt: skip
 # Of all errors from 500 on, what a caller sees besides the status.
 EXPOSED = {"DatabaseAway": "code", "PoolExhausted": "details"}
 

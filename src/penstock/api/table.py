@@ -8,9 +8,12 @@ from penstock.api.metrics import MetricsPage
 from penstock.api.static_pages import StaticPages, redirect_to_docs
 from penstock.app import Penstock
 from penstock.base.settings import settings
+from penstock.compose.domains import KERNEL
+from penstock.contract.conflicts import check_endpoints
 from penstock.contract.http import Endpoint, endpoint
 from penstock.web.request_wrapper import RequestWrapper, is_for_probes
 
+APP = "app"  # Whose endpoints have no tag: those that were given to the app itself.
 TAGS = {"lanes", "items", "dead", "keys", "audit", "health"}  # First words of paths.
 
 
@@ -23,9 +26,19 @@ def create_app(penstock: Penstock, *, is_probe: bool = False) -> RequestWrapper:
 
 
 def endpoints(penstock: Penstock, *, is_probe: bool = False) -> tuple[Endpoint, ...]:
-    """Return the endpoints of the kernel and of the app's domains."""
+    """Return the endpoints of the kernel and of the app's domains; raises BadDomain if two are one.
+
+    An app gives the endpoints of a domain the domain's name as their tag.
+    """
     pages = StaticPages()
-    table = (*_kernel_endpoints(pages, settings().payload_bytes_max), *penstock.endpoints)
+    kernel = _kernel_endpoints(pages, settings().payload_bytes_max)
+    check_endpoints(
+        [
+            *((KERNEL.name, each) for each in kernel),
+            *((each.tag or APP, each) for each in penstock.endpoints),
+        ]
+    )
+    table = (*kernel, *penstock.endpoints)
     if is_probe:
         return tuple(each for each in table if is_for_probes(each.path))
     pages.render(table)

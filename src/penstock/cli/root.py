@@ -1,6 +1,7 @@
 """The command `penstock` itself: its verbs, its version, and how it ends."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 import click
@@ -12,6 +13,7 @@ from penstock.cli.bench import bench
 from penstock.cli.dead import dead
 from penstock.cli.demo import demo
 from penstock.cli.doctor import doctor
+from penstock.cli.errors import BadApp
 from penstock.cli.item import item
 from penstock.cli.kafka import kafka
 from penstock.cli.key import key
@@ -21,9 +23,9 @@ from penstock.cli.migrate import migrate
 from penstock.cli.serve import serve
 from penstock.cli.up import up
 from penstock.cli.worker import worker
-from penstock.compose.domains import chosen_domains
+from penstock.compose.domains import KERNEL, chosen_domains
 from penstock.console import exits
-from penstock.contract import Domain
+from penstock.contract import check_domains
 
 VERBS = (
     up, serve, worker, migrate, demo, lane, item, dead, listen, kafka, key, doctor, bench,
@@ -47,20 +49,13 @@ def command_line() -> click.Group:
         chosen = settings()
         configure(chosen.log_level, chosen.log_format)
 
-    for verb in VERBS:
-        penstock.add_command(verb)
-    for domain in chosen_domains():
+    own = replace(KERNEL, commands=VERBS, errors=(*KERNEL.errors, BadApp))
+    domains = (own, *chosen_domains())
+    check_domains(domains)
+    for domain in domains:
         for command in domain.commands:
-            _add(penstock, command, domain)
+            penstock.add_command(command)
     return penstock
-
-
-def _add(group: click.Group, command: click.Command, domain: Domain) -> None:
-    assert command.name is not None, "a command has a name"
-    if command.name in group.commands:
-        reason = f"{domain.name!r} declares a command {command.name!r}, which exists already"
-        raise BadSetting("PENSTOCK_DOMAINS", reason)
-    group.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

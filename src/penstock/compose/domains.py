@@ -3,20 +3,42 @@
 Other packages offer theirs as an entry point of the group `penstock.domains`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from types import ModuleType
 
-from penstock.base.errors import BadSetting
-from penstock.base.settings import section, settings
+from penstock.base import errors as base_errors
+from penstock.base.errors import BadSetting, PenstockError
+from penstock.base.settings import Settings, section, settings
 from penstock.compose import webhooks
 from penstock.contract import Domain
+from penstock.contract import errors as contract_errors
 from penstock.domains.slots.domain import SLOTS
+from penstock.kernel import errors as kernel_errors
+from penstock.kernel.metrics import METRICS
+from penstock.postgres import errors as postgres_errors
 
 BUILT_IN: tuple[Domain, ...] = (SLOTS, webhooks.DOMAIN)
 
 GROUP = "penstock.domains"
 VARIABLE = "PENSTOCK_DOMAINS"
-KERNEL_PACKAGE = "penstock.kernel"
+
+
+def _errors_of(*modules: ModuleType) -> Iterator[type[PenstockError]]:
+    for module in modules:
+        for each in vars(module).values():
+            if isinstance(each, type) and issubclass(each, PenstockError):
+                yield each
+
+
+# What the layers below the domains declare, as a domain: no domain may take these names.
+KERNEL = Domain(
+    name="kernel",
+    migration_packages=("penstock.kernel",),
+    settings=(Settings,),
+    errors=tuple(_errors_of(base_errors, postgres_errors, kernel_errors, contract_errors)),
+    metrics=METRICS,
+)
 
 
 def chosen_domains() -> Sequence[Domain]:
@@ -34,8 +56,8 @@ def chosen_domains() -> Sequence[Domain]:
 
 def migration_packages(domains: Sequence[Domain]) -> list[str]:
     """Return the packages with migrations, the kernel's first, in the order they are applied."""
-    packages = [package for domain in domains for package in domain.migration_packages]
-    return list(dict.fromkeys([KERNEL_PACKAGE, *packages]))
+    packages = (each for domain in (KERNEL, *domains) for each in domain.migration_packages)
+    return list(dict.fromkeys(packages))
 
 
 def read_settings_of(domains: Sequence[Domain]) -> None:

@@ -2,6 +2,7 @@
 
 from penstock.base.meter import Counter, Distribution, Gauge
 from penstock.contract.check import Check, Finding
+from penstock.contract.conflicts import check_domains
 from penstock.contract.domain import Domain, DomainFactory, Panel, Runtime, Service
 from penstock.contract.http import Call, Content, Endpoint, NoParameters, Reply, Stream, endpoint
 from penstock.contract.resources import Resources
@@ -27,5 +28,6 @@ __all__ = [
     "Runtime",
     "Service",
     "Stream",
+    "check_domains",
     "endpoint",
 ]

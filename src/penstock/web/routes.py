@@ -43,10 +43,12 @@ class Routes:
 
 
 def read_routes(table: Iterable[Endpoint]) -> Routes:
-    """Return the routes of a table."""
+    """Return the routes of a table, which has each method of a path once."""
     by_path: dict[str, ByMethod] = {}
     for each in table:
-        by_path.setdefault(each.path, {})[each.method] = each
+        by_method = by_path.setdefault(each.path, {})
+        assert each.method not in by_method, f"{each.method} {each.path} is in the table twice"
+        by_method[each.method] = each
     routes = Routes()
     for path, by_method in by_path.items():
         if "{" in path:
