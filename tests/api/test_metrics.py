@@ -1,16 +1,19 @@
 """Metrics in Prometheus' own words, under the names that people's alerts already use."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import LiteralString
 
 import pytest
 from httpx import AsyncClient
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
+from structlog.testing import capture_logs
 
 from penstock import Dead, Item, NewItem, Penstock
 from penstock.api.metrics import declared_metrics, read_gauges, render, type_of
 from penstock.base.aio import alongside
-from penstock.base.meter import Counter, Gauge, Meter
+from penstock.base.meter import Counter, Gauge, Meter, Metric
 from penstock.compose.domains import BUILT_IN
 from penstock.kernel.metrics import ATTEMPTS, DEPTH, LATENCY_MS
 from penstock.kernel.sweep import sweep
@@ -106,7 +109,12 @@ async def test_items_of_a_dead_worker_are_stuck_until_the_sweeper_gives_them_bac
 
 async def metrics_of(penstock: Penstock) -> str:
     """Return what a scrape says that shares no earlier measurement."""
-    return render(penstock.meter, await read_gauges(penstock.pool, DECLARED), DECLARED).decode()
+    return await scraped(penstock, DECLARED)
+
+
+async def scraped(penstock: Penstock, declared: Sequence[Metric]) -> str:
+    samples = await read_gauges(penstock.pool, declared, meter=penstock.meter, log=penstock.log)
+    return render(penstock.meter, samples, declared).decode()
 
 
 async def test_what_the_process_counts_is_told_at_every_scrape(
@@ -205,8 +213,39 @@ async def test_a_gauge_of_a_domain_is_read_by_its_statement(penstock: Penstock) 
     sql = """SELECT 'odd "lane"' AS lane, 0.5 AS value"""
     declared = (*DECLARED, Gauge("mails_open", "Mails that wait.", sql=sql))
 
-    samples = await read_gauges(penstock.pool, declared)
+    text = await scraped(penstock, declared)
 
-    text = render(penstock.meter, samples, declared).decode()
     assert value(text, "mails_open", lane='odd "lane"') == 0.5
     assert "# HELP mails_open Mails that wait." in text
+
+
+WRONG = {
+    "a table that is not there": ("SELECT 1 AS value FROM mails", "UndefinedTableError"),
+    "no column of the value": ("SELECT 1 AS amount", "KeyError"),
+    "no value": ("SELECT NULL AS value", "TypeError"),
+    "no number": ("SELECT 'many' AS value", "ValueError"),
+    "a parameter": ("SELECT $1::int AS value", "InterfaceError"),
+    "a slow statement": ("SELECT 1 AS value FROM pg_sleep(600)", "TimeoutError"),
+}
+
+
+@pytest.mark.parametrize(("sql", "error"), WRONG.values(), ids=WRONG)
+async def test_a_gauge_that_fails_is_left_out_logged_and_counted(
+    penstock: Penstock, sql: LiteralString, error: str
+) -> None:
+    """A statement of one domain must not take the metrics of all others away."""
+    await penstock.pool.execute("SELECT penstock.enqueue('work', '{}')")
+    wrong = Gauge("mails_open", "Mails that wait.", sql=sql)
+    right = Gauge("mails_failed", "Mails that failed.", sql="SELECT 3 AS value")
+
+    with capture_logs() as lines:
+        text = await scraped(penstock, (*DECLARED, wrong, right))
+
+    assert value(text, "mails_open") is None
+    assert value(text, "mails_failed") == 3
+    assert value(text, "outbox_pending_depth", lane="work") == 1
+    assert value(text, "metrics_gauge_failures_total", metric="mails_open") == 1
+    (line,) = lines
+    assert (line["event"], line["log_level"]) == ("gauge.failed", "warning")
+    assert (line["metric"], line["error"]) == ("mails_open", error)
+    assert set(line) == {"event", "log_level", "metric", "error", "where"}

@@ -5,24 +5,31 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
-from typing import Any
+from typing import Any, LiteralString
 
+import asyncpg
 from prometheus_client import CollectorRegistry
 from prometheus_client import Metric as Family
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from penstock.app import Penstock
+from penstock.base.log import Logger, describe
 from penstock.base.meter import BOUNDS, Counter, Distribution, Gauge, Histogram, Meter, Metric
+from penstock.compose.domains import KERNEL
 from penstock.contract import Domain
 from penstock.contract.http import Content, NoParameters
 from penstock.kernel import metrics as kernel
 from penstock.kernel.inspect import LaneDepth, measure_lanes
-from penstock.postgres.pool import Pool
+from penstock.postgres.pool import CONNECTION_LOST, Pool
 from penstock.web.call import Call
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 GAUGES_AGE_MAX = timedelta(seconds=5)  # Scrapes come every 15 s or so; more of them cost nothing.
 GAUGE_TIMEOUT = timedelta(seconds=2)  # A statement that takes longer is not cheap.
+
+# A statement that is wrong or too slow, and rows without a number in the column `value`.
+GAUGE_FAILED = (*CONNECTION_LOST, asyncpg.PostgresError, KeyError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +49,13 @@ class GaugeReader:
     _stale_at: float = float("-inf")
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def read(self, pool: Pool, declared: Sequence[Metric]) -> list[Sample]:
+    async def read(self, penstock: Penstock, declared: Sequence[Metric]) -> list[Sample]:
         """Return the samples; concurrent scrapes share one reading."""
         async with self._turn:
             if monotonic() >= self._stale_at:
-                self._read = await read_gauges(pool, declared)
+                self._read = await read_gauges(
+                    penstock.pool, declared, meter=penstock.meter, log=penstock.log
+                )
                 self._stale_at = monotonic() + GAUGES_AGE_MAX.total_seconds()
             return self._read
 
@@ -61,23 +70,38 @@ class MetricsPage:
         """Render the metrics."""
         penstock = call.context.penstock
         declared = declared_metrics(penstock.all_domains())
-        samples = await self.gauges.read(penstock.pool, declared)
+        samples = await self.gauges.read(penstock, declared)
         return Content(body=render(penstock.meter, samples, declared), media_type=CONTENT_TYPE)
 
 
 def declared_metrics(domains: Iterable[Domain]) -> tuple[Metric, ...]:
-    """Return the metrics of the kernel and of the domains."""
-    return (*kernel.METRICS, *(metric for domain in domains for metric in domain.metrics))
+    """Return the metrics of the kernel and of the domains, each once: some are shared."""
+    return tuple(
+        dict.fromkeys(metric for domain in (KERNEL, *domains) for metric in domain.metrics)
+    )
 
 
-async def read_gauges(pool: Pool, declared: Sequence[Metric]) -> list[Sample]:
-    """Return the lanes' depths, and what each domain's own statement returns."""
+async def read_gauges(
+    pool: Pool, declared: Sequence[Metric], *, meter: Meter, log: Logger
+) -> list[Sample]:
+    """Return the lanes' depths, and what each domain's own statement returns.
+
+    A gauge whose statement fails is left out, logged and counted.
+    """
     samples = [sample for depth in await measure_lanes(pool) for sample in _depth_samples(depth)]
     for metric in declared:
         if isinstance(metric, Gauge) and metric.sql is not None:
-            rows = await pool.fetch(metric.sql, timeout=GAUGE_TIMEOUT.total_seconds())
-            samples += [_row_sample(metric, dict(row.items())) for row in rows]
+            try:
+                samples += await _read_gauge(pool, metric, metric.sql)
+            except GAUGE_FAILED as failure:
+                meter.count(kernel.GAUGE_FAILURES, metric=metric.name)
+                log.warning("gauge.failed", metric=metric.name, **describe(failure))
     return samples
+
+
+async def _read_gauge(pool: Pool, metric: Gauge, sql: LiteralString) -> list[Sample]:
+    rows = await pool.fetch(sql, timeout=GAUGE_TIMEOUT.total_seconds())
+    return [_row_sample(metric, dict(row.items())) for row in rows]
 
 
 def _row_sample(metric: Gauge, row: dict[str, Any]) -> Sample:

@@ -21,9 +21,9 @@ REDACTED = "[redacted]"
 LOGGABLE = frozenset(
     {
         "address", "app", "attempt", "channel", "code", "data_dir", "enabled", "error",
-        "event", "extra", "folder", "group", "host", "lane", "level", "method", "migration",
-        "name", "offset", "outcome", "owner", "partition", "pid", "port", "reason", "route",
-        "setting", "signal", "state", "status", "task", "timestamp", "topic", "try", "url",
+        "event", "extra", "folder", "group", "host", "lane", "level", "method", "metric",
+        "migration", "name", "offset", "outcome", "owner", "partition", "pid", "port", "reason",
+        "route", "setting", "signal", "state", "status", "task", "timestamp", "topic", "try", "url",
         "version", "where", "worker",
     }
 )  # fmt: skip

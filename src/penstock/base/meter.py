@@ -61,16 +61,16 @@ class Meter:
     counters: dict[tuple[str, Labels], float] = field(default_factory=dict)
     histograms: dict[tuple[str, Labels], Histogram] = field(default_factory=dict)
 
-    def count(self, metric: Counter, by: float = 1, **labels: str) -> None:
+    def count(self, metric: Counter, /, by: float = 1, **labels: str) -> None:
         """Add to a counter."""
         key = (metric.name, tuple(labels.items()))
         self.counters[key] = self.counters.get(key, 0) + by
 
-    def observe(self, metric: Distribution, value: float, **labels: str) -> None:
+    def observe(self, metric: Distribution, value: float, /, **labels: str) -> None:
         """Add one observation to a histogram."""
         self.observe_all(metric, (value,), **labels)
 
-    def observe_all(self, metric: Distribution, values: Iterable[float], **labels: str) -> None:
+    def observe_all(self, metric: Distribution, values: Iterable[float], /, **labels: str) -> None:
         """Add many observations to a histogram."""
         key = (metric.name, tuple(labels.items()))
         histogram = self.histograms.get(key)

@@ -34,6 +34,11 @@ WORKFLOW_FAILURES = Counter(
     "Workflow starts that failed; empty without an integration that starts workflows.",
     LANE,
 )
+GAUGE_FAILURES = Counter(
+    "metrics_gauge_failures_total",
+    "Readings of a domain's gauge that failed or took too long; the gauge was left out.",
+    ("metric",),
+)
 
 # Read together, by one statement for all lanes.
 DEPTH = Gauge(
@@ -55,5 +60,5 @@ STUCK = Gauge(
 
 METRICS = (
     CLAIMED, WORKFLOWS, WORKFLOW_FAILURES, CYCLE_SECONDS, WAKE_UPS, CLAIMS, LATENCY_MS, ATTEMPTS,
-    REQUEUED, DEPTH, PENDING, OLDEST_SECONDS, DEAD, STUCK,
+    REQUEUED, GAUGE_FAILURES, DEPTH, PENDING, OLDEST_SECONDS, DEAD, STUCK,
 )  # fmt: skip
