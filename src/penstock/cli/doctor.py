@@ -8,19 +8,20 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import asyncpg
 import click
 
-from penstock.base.errors import PenstockError
+from penstock.base.errors import BadSetting, PenstockError
 from penstock.base.settings import settings
 from penstock.cli.migrate import pending
-from penstock.compose.domains import chosen_domains
+from penstock.compose.domains import chosen_domains, read_settings_of
 from penstock.console.database import connected, data_dir_option, find_dsn, lent_resources
-from penstock.console.exits import Exit
+from penstock.console.exits import Exit, message
 from penstock.console.output import duration, json_option, print_lines, print_rows
-from penstock.contract import Finding
+from penstock.contract import Check, Domain, Finding, Resources
 from penstock.kernel.inspect import LaneDepth, measure_lanes
 from penstock.kernel.lane import list_lanes
-from penstock.postgres.pool import Connection, address
+from penstock.postgres.pool import Connection, address, database_away
 from penstock.postgres.statement import statement
 
 READ_SERVER = statement(__package__, "read_server.sql")
@@ -59,7 +60,7 @@ async def _run_checks(data_dir: Path | None) -> list[Finding]:
 
 async def _checks(data_dir: Path | None) -> AsyncGenerator[Finding]:
     yield Finding("ok", "python", platform.python_version())
-    yield Finding("ok", "settings", f"log level {settings().log_level}")
+    yield _settings()
     async with connected(data_dir) as db:
         async for each in _server(db, find_dsn(data_dir)):
             yield each
@@ -73,7 +74,25 @@ async def _checks(data_dir: Path | None) -> AsyncGenerator[Finding]:
     async with lent_resources(data_dir) as resources:
         for domain in chosen_domains():
             for check in domain.checks:
-                yield await check(resources)
+                yield await _run(check, domain, resources)
+
+
+async def _run(check: Check, domain: Domain, resources: Resources) -> Finding:
+    try:
+        with database_away():
+            return await check(resources)
+    except (PenstockError, asyncpg.PostgresError) as failed:
+        # Only a finding says what its check is called; the function's name is what there is.
+        name = getattr(check, "__name__", type(check).__name__).removeprefix("check_")
+        return Finding("fail", f"{domain.name} {name.replace('_', ' ')}", message(failed))
+
+
+def _settings() -> Finding:
+    try:
+        read_settings_of(chosen_domains())
+    except BadSetting as wrong:
+        return Finding("fail", "settings", str(wrong))
+    return Finding("ok", "settings", f"log level {settings().log_level}")
 
 
 async def _server(db: Connection, dsn: str) -> AsyncGenerator[Finding]:
