@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.lifetime import OPEN_FILES
+from penstock.console.process import OPEN_FILES
 
 # In a separate process, whose limit is lowered first.
 OPENED = """
 import resource
 from pathlib import Path
-from penstock.cli.lifetime import allow_open_files
+from penstock.console.process import allow_open_files
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (128, most))
 allow_open_files()

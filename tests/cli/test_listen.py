@@ -13,9 +13,19 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from penstock.cli.listen.received import Received
-from penstock.cli.listen.server import BODY_BYTES_MAX, HEAD_BYTES_MAX, receiving
-from penstock.cli.listen.view import BODY_LENGTH_MAX, Verifier, as_record, read_key, show
+from penstock.domains.webhooks.commands.listen.received import Received
+from penstock.domains.webhooks.commands.listen.server import (
+    BODY_BYTES_MAX,
+    HEAD_BYTES_MAX,
+    receiving,
+)
+from penstock.domains.webhooks.commands.listen.view import (
+    BODY_LENGTH_MAX,
+    Verifier,
+    as_record,
+    read_key,
+    show,
+)
 from penstock.domains.webhooks.secret import (
     Ed25519Secret,
     Profile,
@@ -219,7 +229,7 @@ async def test_a_connection_in_the_middle_of_a_request_does_not_delay_the_end() 
 
 
 def test_without_uvicorn_the_extra_is_named(bare_cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "penstock.cli.listen.server")
+    monkeypatch.delitem(sys.modules, "penstock.domains.webhooks.commands.listen.server")
     monkeypatch.setitem(sys.modules, "uvicorn", None)
 
     ended = bare_cli("listen")

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from penstock.cli.lifetime import DUPLICATE_SECONDS
+from penstock.console.process import DUPLICATE_SECONDS
 from penstock.kernel.inspect import balance, read_attempts
 from penstock.kernel.item import ItemId
 from penstock.postgres.embedded import embedded_server

@@ -1,4 +1,4 @@
-"""`penstock kafka`: events from a topic into the database. Many may run, in one consumer group."""
+"""`penstock kafka`: a process that accepts events from a topic, and may also deliver them."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,10 +10,11 @@ import click
 
 from penstock.app import Penstock
 from penstock.base.aio import alongside, spawn
-from penstock.cli.lifetime import Stop, check_host, listening, run_until_stopped, work_until_asked
+from penstock.cli.lifetime import listening, work_until_asked
 from penstock.compose.webhooks import event_consumer
 from penstock.console.database import data_dir_option, find_dsn
 from penstock.console.output import json_option, print_json
+from penstock.console.process import Stop, check_host, run_until_stopped
 from penstock.domains.webhooks.settings import WebhookSettings
 
 
@@ -55,28 +56,28 @@ def consume(
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(app)
             chosen = app.resources.section(WebhookSettings)
-            words: dict[str, Any] = {"topic": chosen.kafka_topic, "group": chosen.kafka_group}
+            started: dict[str, Any] = {"topic": chosen.kafka_topic, "group": chosen.kafka_group}
             if metrics_port is not None:
-                words["metrics"] = await stack.enter_async_context(
+                started["metrics"] = await stack.enter_async_context(
                     listening(app, host=metrics_host, port=metrics_port, is_probe=True)
                 )
             consuming = app.run_service(event_consumer(app.resources), stop.asked)
             stop.started()
-            print_json(words) if as_json else click.echo(_told(words))
+            print_json(started) if as_json else click.echo(_summary(started))
             await (_deliver_beside(app, consuming) if deliver else consuming)
 
     run_until_stopped(run)
 
 
 async def _deliver_beside(app: Penstock, consuming: Coroutine[Any, Any, None]) -> None:
-    """Deliver while the consumer runs, and stop after it: what it has taken is on its way."""
-    last = Stop()
+    """Run the worker beside the consumer; it stops last, to deliver what was accepted."""
+    stop = Stop()
     async with alongside(app.run_sweeper()), asyncio.TaskGroup() as group:
-        spawn(group, work_until_asked(app, last), name="worker")
+        spawn(group, work_until_asked(app, stop), name="worker")
         await consuming
-        last.asked.set()
+        stop.asked.set()
 
 
-def _told(words: dict[str, Any]) -> str:
-    told = f"penstock takes events from {words['topic']} as one of {words['group']}"
-    return f"{told}; metrics at {words['metrics']}/metrics" if "metrics" in words else told
+def _summary(started: dict[str, Any]) -> str:
+    source = f"penstock takes events from {started['topic']} as one of {started['group']}"
+    return f"{source}; metrics at {started['metrics']}/metrics" if "metrics" in started else source

@@ -18,7 +18,6 @@ from penstock.cli.item import item
 from penstock.cli.kafka import kafka
 from penstock.cli.key import key
 from penstock.cli.lane import lane
-from penstock.cli.listen import listen
 from penstock.cli.migrate import migrate
 from penstock.cli.serve import serve
 from penstock.cli.up import up
@@ -28,7 +27,7 @@ from penstock.console import exits
 from penstock.contract import check_domains
 
 VERBS = (
-    up, serve, worker, migrate, demo, lane, item, dead, listen, kafka, key, doctor, bench,
+    up, serve, worker, migrate, demo, lane, item, dead, kafka, key, doctor, bench,
 )  # fmt: skip
 
 

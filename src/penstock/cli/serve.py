@@ -7,10 +7,11 @@ import click
 from penstock.app import Penstock
 from penstock.base.settings import settings
 from penstock.cli.first_key import ensure_given_key
-from penstock.cli.lifetime import Stop, check_host, listening, run_until_stopped
+from penstock.cli.lifetime import listening
 from penstock.cli.load import load_app
 from penstock.console.database import data_dir_option, find_dsn, no_migrate_option
 from penstock.console.output import json_option, print_json
+from penstock.console.process import Stop, check_host, run_until_stopped
 
 
 @click.command()

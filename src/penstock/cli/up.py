@@ -8,17 +8,11 @@ from penstock.app import Penstock
 from penstock.base.aio import alongside
 from penstock.base.settings import settings
 from penstock.cli.first_key import ensure_admin_key
-from penstock.cli.lifetime import (
-    Stop,
-    check_host,
-    listening,
-    opened,
-    run_until_stopped,
-    work_until_asked,
-)
+from penstock.cli.lifetime import listening, opened, work_until_asked
 from penstock.cli.load import load_app
 from penstock.console.database import data_dir_option, no_migrate_option
 from penstock.console.output import json_option, print_json, print_lines
+from penstock.console.process import Stop, check_host, run_until_stopped
 from penstock.postgres.pool import address
 
 

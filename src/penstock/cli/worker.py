@@ -9,10 +9,11 @@ import click
 from penstock.app import Penstock
 from penstock.base.aio import alongside
 from penstock.base.errors import InvalidInput
-from penstock.cli.lifetime import Stop, check_host, listening, run_until_stopped, work_until_asked
+from penstock.cli.lifetime import listening, work_until_asked
 from penstock.cli.load import load_app
 from penstock.console.database import data_dir_option, find_dsn, no_migrate_option
 from penstock.console.output import json_option, print_json
+from penstock.console.process import Stop, check_host, run_until_stopped
 
 
 @click.command()

@@ -1,6 +1,8 @@
 """The HTTP client for URLs that others chose, with the addresses that it may reach."""
 
+from ipaddress import ip_address
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import Field, IPvAnyNetwork
 from pydantic_settings import BaseSettings
@@ -26,3 +28,14 @@ def make_client() -> Client:
     chosen = section(EgressSettings)
     egress = Egress(chosen.egress_allow, ports=frozenset(chosen.egress_ports) or None)
     return Client(egress, limits=process_limits())
+
+
+def hint_at_setting(url: str) -> str:
+    """Return what to set so that a URL with a numeric address, which was refused, is allowed."""
+    place = urlsplit(url)
+    ports = section(EgressSettings).egress_ports
+    if ports and place.port not in ports:
+        return "give --port one of PENSTOCK_EGRESS_PORTS"
+    address = ip_address(place.hostname or "")
+    network = "127.0.0.0/8" if address.is_loopback and address.version == 4 else str(address)
+    return f"set PENSTOCK_EGRESS_ALLOW={network}, here and where the worker runs"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from penstock.base.errors import MissingExtra
-from penstock.compose.egress import EgressSettings, make_client
+from penstock.compose.egress import EgressSettings, hint_at_setting, make_client
 from penstock.compose.kafka import KafkaSettings, connection_options, require_bootstrap
 from penstock.compose.redis import RedisSettings, share_gate
 from penstock.console.database import find_dsn
@@ -104,5 +104,5 @@ DOMAIN: Domain = replace(
     build=build,
     settings=(*WEBHOOKS.settings, EgressSettings, RedisSettings, KafkaSettings),
     metrics=(*redis_metrics.METRICS, *kafka_metrics.METRICS),
-    commands=commands(open_subscriptions),
+    commands=commands(open_subscriptions, hint_at_setting),
 )

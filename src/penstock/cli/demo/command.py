@@ -16,9 +16,9 @@ from penstock.base.settings import settings
 from penstock.cli.demo import picture
 from penstock.cli.demo.figures import Figures
 from penstock.cli.demo.flow import Flow, run_flow
-from penstock.cli.lifetime import Stop, freeze_loaded_objects, run_until_stopped
 from penstock.console.exits import Exit
 from penstock.console.output import json_option, print_json, print_lines, progress_bar
+from penstock.console.process import Stop, freeze_loaded_objects, run_until_stopped
 from penstock.postgres.embedded import embedded_server
 
 BURST_SHARE = 20  # 50 ms of the rate, for starts that are late.

@@ -15,7 +15,7 @@ from typing import Any
 import uvicorn
 
 from penstock.base.errors import InvalidInput
-from penstock.cli.listen.received import Received
+from penstock.domains.webhooks.commands.listen.received import Received
 
 HEAD_BYTES_MAX = 64 * 1024
 BODY_BYTES_MAX = 16 * 1024 * 1024  # 64 times the default limit of an event.

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.highlighter import JSONHighlighter
 from rich.text import Text
 
-from penstock.cli.listen.received import Received
+from penstock.domains.webhooks.commands.listen.received import Received
 from penstock.domains.webhooks.secret import (
     PUBLIC_PREFIX,
     Ed25519PublicKey,

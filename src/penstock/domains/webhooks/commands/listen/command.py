@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,13 +13,19 @@ from rich.console import Console
 
 from penstock.base.aio import alongside
 from penstock.base.errors import MissingExtra
-from penstock.cli.lifetime import Stop, check_host, run_until_stopped
-from penstock.cli.listen.received import Received
-from penstock.cli.listen.temporary_subscription import subscribed
-from penstock.cli.listen.view import VERIFIED, Verifier, as_record, read_key, show
 from penstock.console.database import data_dir_option
 from penstock.console.exits import Exit
 from penstock.console.output import json_option, print_json
+from penstock.console.process import Stop, check_host, run_until_stopped
+from penstock.domains.webhooks.commands.listen.received import Received
+from penstock.domains.webhooks.commands.listen.temporary_subscription import TemporarySubscriptions
+from penstock.domains.webhooks.commands.listen.view import (
+    VERIFIED,
+    Verifier,
+    as_record,
+    read_key,
+    show,
+)
 from penstock.domains.webhooks.commands.subscription.typed_options import (
     in_typed_words,
     parse_types,
@@ -83,6 +90,13 @@ class Printer:
     def is_done(self) -> bool:
         """Whether `count` requests have been printed."""
         return self.count is not None and self.printed >= self.count
+
+
+def listen_command(temporary: TemporarySubscriptions) -> click.Command:
+    """Return the command; it finds `temporary` as the context's object."""
+    command = copy(listen)
+    command.context_settings = {"obj": temporary}
+    return command
 
 
 @click.command()
@@ -165,6 +179,7 @@ def listen(  # noqa: PLR0913  One parameter per option.
     the end. PENSTOCK_EGRESS_ALLOW must then allow this address, here and where the worker runs.
     """
     receiving = _load_server()
+    temporary: TemporarySubscriptions = click.get_current_context().obj
     check_host(host)
     texts = [text for word in secrets if (text := read_secret_word(word))]
     types = parse_types(event_types)
@@ -185,7 +200,8 @@ def listen(  # noqa: PLR0913  One parameter per option.
                 secret=texts[0] if texts else None,
                 description="penstock listen",
             )
-            async with subscribed(new, data_dir) if types else nullcontext() as subscription_id:
+            subscription = temporary.subscribed(new, data_dir) if types else nullcontext()
+            async with subscription as subscription_id:
                 stop.started()
                 _announce(url, subscription_id, types, printer=printer)
                 await _print_until_asked(responder, printer, stop)
@@ -197,7 +213,7 @@ def listen(  # noqa: PLR0913  One parameter per option.
 
 def _load_server() -> Receiving:
     try:
-        from penstock.cli.listen.server import receiving  # noqa: PLC0415  Needs an extra.
+        from penstock.domains.webhooks.commands.listen.server import receiving  # noqa: PLC0415  Needs an extra.
     except ModuleNotFoundError as missing:
         raise MissingExtra("api", "penstock listen") from missing
     return receiving
