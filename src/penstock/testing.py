@@ -11,6 +11,7 @@ from penstock.base.clock import FakeClock
 from penstock.base.watchdog import Watchdog
 from penstock.kernel.claim import Claimed, Cursor, Lease, claim
 from penstock.kernel.execute import execute, execute_many
+from penstock.kernel.history import with_history
 from penstock.kernel.item import Dead, Ending, ItemId, Outcome, Returned
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import read_lane
@@ -35,6 +36,16 @@ class Attempted:
     lane: str
     at: datetime
     outcome: Outcome
+
+
+class _ValidFence:
+    """A run settles each batch before anything else happens, so its leases are always valid."""
+
+    async def is_valid(self, token: int, item_id: ItemId) -> bool:  # noqa: ARG002
+        return True
+
+
+VALID = _ValidFence()
 
 
 @dataclass(slots=True)
@@ -113,6 +124,7 @@ async def _run_batch(db: Connection, kind: AnyKind, current: _Round, *, now: dat
         now=now,
     )
     if isinstance(found, Lease):
+        found = await with_history(db, found)
         if kind.preload is not None:
             found = await preload(db, found, kind)
         ended = [Ended(*each, 0) for each in await _endings(found, kind, now=now)]
@@ -135,9 +147,11 @@ async def _endings(lease: Lease, kind: AnyKind, *, now: datetime) -> list[tuple[
     startable = [claimed for claimed in lease.items if endings[claimed.id] is None]
     guard = Watchdog(kind.timeout).guard()
     if kind.handle_many is not None:
-        outcomes = await execute_many(startable, kind, lease.token, guard=guard)
+        outcomes = await execute_many(startable, kind, lease.token, guard=guard, fence=VALID)
     else:
-        outcomes = [await execute(each, kind, lease.token, guard=guard) for each in startable]
+        outcomes = [
+            await execute(each, kind, lease.token, guard=guard, fence=VALID) for each in startable
+        ]
     made = {claimed.id: outcome for claimed, outcome in zip(startable, outcomes, strict=True)}
     return [(claimed, endings[claimed.id] or made[claimed.id]) for claimed in lease.items]
 

@@ -3,16 +3,18 @@
 import itertools
 import json
 from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any, Literal
 
 import pytest
 
 from penstock import Dead, Done, Hold, Retry
 from penstock.base.errors import InvalidInput
 from penstock.kernel.errors import StateConflict, UnknownItem
-from penstock.kernel.inspect import balance, list_audit, list_items
-from penstock.kernel.item import ItemId
+from penstock.kernel.inspect import balance, list_audit, list_items, read_attempts
+from penstock.kernel.item import Ending, ItemId
 from penstock.kernel.lane import Lane, create_lane
-from penstock.kernel.operate import cancel, reschedule, retry
+from penstock.kernel.operate import cancel, hold, release, reschedule, resolve, retry, skip
 from penstock.kernel.sweep import rescue
 from penstock.postgres.pool import Connection
 from tests.kernel.scene import (
@@ -26,6 +28,7 @@ from tests.kernel.scene import (
     ids,
     outcomes_of,
     put,
+    reason_of,
     state_of,
     take,
     try_claim,
@@ -42,8 +45,13 @@ def db(shared: Connection) -> Connection:
 
 @pytest.fixture
 async def lane(db: Connection) -> Lane:
+    return await ordered_lane(db)
+
+
+async def ordered_lane(db: Connection, **policy: Any) -> Lane:
+    """Return a new lane that keeps the order of keys."""
     name = f"rail-{next(_numbers)}"
-    return await create_lane(db, name, who="test", ordering="per_key", backoff_jitter=0)
+    return await create_lane(db, name, who="test", ordering="per_key", backoff_jitter=0, **policy)
 
 
 async def scheduled(db: Connection, lane: Lane) -> ItemId:
@@ -88,7 +96,7 @@ async def held(db: Connection, lane: Lane) -> ItemId:
 
 async def released(db: Connection, lane: Lane) -> ItemId:
     item_id = await held(db, lane)
-    await retry(db, item_id, who="test", now=NOON + MINUTE)
+    await release(db, item_id, who="test", reason="not paid", now=NOON + MINUTE)
     return item_id
 
 
@@ -214,21 +222,29 @@ async def test_an_item_cannot_be_moved_past_its_deadline(db: Connection, lane: L
     assert await audited(db, item_id) == []
 
 
+async def try_again(db: Connection, item_id: ItemId, *, now: datetime) -> None:
+    await retry(db, item_id, who="ops", now=now)
+
+
+async def release_it(db: Connection, item_id: ItemId, *, now: datetime) -> None:
+    await release(db, item_id, who="ops", reason="not paid", now=now)
+
+
 @pytest.mark.covers("E77")
-@pytest.mark.parametrize("arrange", [held, dead])
-async def test_a_held_or_dead_item_can_be_retried(
-    db: Connection, lane: Lane, arrange: Arrange
+@pytest.mark.parametrize(("arrange", "verb"), [(held, release_it), (dead, try_again)])
+async def test_a_held_item_can_be_released_and_a_dead_one_retried(
+    db: Connection, lane: Lane, *, arrange: Arrange, verb: Any
 ) -> None:
     item_id = await arrange(db, lane)
 
-    await retry(db, item_id, who="ops", now=NOON + HOUR)
+    await verb(db, item_id, now=NOON + HOUR)
 
     assert ids(await try_claim(db, lane, now=NOON + HOUR)) == [item_id]
     assert len(await outcomes_of(db, item_id)) == 1
     assert (await balance(db, lane.name)).is_even
 
 
-@pytest.mark.parametrize("arrange", [scheduled, parked, leased, done, cancelled, replayed])
+@pytest.mark.parametrize("arrange", [scheduled, parked, leased, held, done, cancelled, replayed])
 async def test_any_other_item_cannot_be_retried(
     db: Connection, lane: Lane, arrange: Arrange
 ) -> None:
@@ -259,6 +275,10 @@ async def test_an_item_that_does_not_exist_is_unknown(db: Connection) -> None:
         cancel(db, nobody, who="ops"),
         reschedule(db, nobody, NOON, who="ops"),
         retry(db, nobody, who="ops"),
+        hold(db, nobody, who="ops", reason="?"),
+        release(db, nobody, who="ops", reason="?"),
+        resolve(db, nobody, "done", who="ops", reason="?"),
+        skip(db, nobody, who="ops", reason="?"),
     ):
         with pytest.raises(UnknownItem):
             await operation
@@ -303,3 +323,142 @@ async def audited(db: Connection, item_id: ItemId) -> list[str]:
     """Return what was audited of an item, apart from what arranged it."""
     entries = await list_audit(db, subject=str(item_id))
     return [entry.action for entry in entries if entry.who != "test"]
+
+
+@pytest.mark.parametrize("arrange", [scheduled, retrying, lost, moved, released, replayed])
+async def test_a_waiting_item_can_be_held(db: Connection, lane: Lane, arrange: Arrange) -> None:
+    """Somebody has doubts about a payment that is due tonight."""
+    item_id = await arrange(db, lane)
+
+    await hold(db, item_id, who="ann", reason="ask the customer", now=NOON)
+
+    assert await state_of(db, item_id) == "held"
+    assert await reason_of(db, item_id) == "ask the customer"
+    assert item_id not in ids(await try_claim(db, lane, now=NOON + 2 * HOUR))
+    assert (await balance(db, lane.name)).is_even
+
+
+@pytest.mark.parametrize("arrange", [parked, leased, held, dead, done, cancelled])
+async def test_an_item_that_does_not_wait_first_cannot_be_held(
+    db: Connection, lane: Lane, arrange: Arrange
+) -> None:
+    """The followers of a held item would overtake it; its key's head can be held instead."""
+    item_id = await arrange(db, lane)
+    before = await state_of(db, item_id)
+
+    with pytest.raises(StateConflict):
+        await hold(db, item_id, who="ann", reason="?", now=NOON)
+
+    assert await state_of(db, item_id) == before
+
+
+async def test_a_held_item_can_be_resolved_as_done_with_its_result(
+    db: Connection, lane: Lane
+) -> None:
+    """The bank says that it was paid: the record says so too, and who found out."""
+    item_id = await held(db, lane)
+
+    await resolve(
+        db, item_id, "done", who="ann", reason="paid, says the bank", result={"ref": 7}, now=NOON
+    )
+
+    assert await state_of(db, item_id) == "done"
+    *_, last = await read_attempts(db, item_id)
+    assert (last.outcome, last.reason, last.result) == ("done", "paid, says the bank", '{"ref": 7}')
+    (entry, *_) = await list_audit(db, subject=str(item_id))
+    assert (entry.who, entry.action) == ("ann", "item.resolved")
+    assert json.loads(entry.after or "") == {"outcome": "done", "reason": "paid, says the bank"}
+    assert (await balance(db, lane.name)).is_even
+
+
+async def test_a_held_item_can_be_resolved_as_dead_and_replayed(db: Connection, lane: Lane) -> None:
+    item_id = await held(db, lane)
+
+    await resolve(db, item_id, "dead", who="ann", reason="refused, says the bank", now=NOON)
+
+    assert await state_of(db, item_id) == "dead"
+    assert await reason_of(db, item_id) == "refused, says the bank"
+    await retry(db, item_id, who="ann", now=NOON)
+    assert ids(await try_claim(db, lane)) == [item_id]
+
+
+@pytest.mark.parametrize("arrange", [scheduled, parked, leased, dead, done, cancelled])
+async def test_only_a_held_item_can_be_released_or_resolved(
+    db: Connection, lane: Lane, arrange: Arrange
+) -> None:
+    item_id = await arrange(db, lane)
+    audit = await audited(db, item_id)
+
+    with pytest.raises(StateConflict):
+        await release(db, item_id, who="ann", reason="?", now=NOON)
+    with pytest.raises(StateConflict):
+        await resolve(db, item_id, "done", who="ann", reason="?", now=NOON)
+
+    assert await audited(db, item_id) == audit
+
+
+@pytest.mark.parametrize("outcome", ["done", "dead"])
+async def test_the_next_item_of_a_key_follows_a_resolved_head(
+    db: Connection, *, outcome: Literal["done", "dead"]
+) -> None:
+    lane = await ordered_lane(db, on_dead_head="skip")
+    head, follower = [await put(db, lane, number, order_key="k") for number in range(2)]
+    await attempt_once(db, lane, Hold("?"))
+
+    await resolve(db, head, outcome, who="ann", reason="found out", now=NOON)
+
+    assert ids(await try_claim(db, lane)) == [follower]
+
+
+async def test_a_head_resolved_as_dead_blocks_its_key_where_the_policy_says_so(
+    db: Connection,
+) -> None:
+    lane = await ordered_lane(db, on_dead_head="block")
+    head, follower = [await put(db, lane, number, order_key="k") for number in range(2)]
+    await attempt_once(db, lane, Hold("?"))
+
+    await resolve(db, head, "dead", who="ann", reason="refused", now=NOON)
+
+    assert await state_of(db, follower) == "parked"
+
+
+@pytest.mark.parametrize("ending", [Hold("?"), Dead("no"), None])
+async def test_the_head_of_a_key_can_be_skipped(db: Connection, *, ending: Ending | None) -> None:
+    """Held, dead or waiting: the next one goes on, and the head can be replayed."""
+    lane = await ordered_lane(db, on_dead_head="block")
+    head, follower = [await put(db, lane, number, order_key="k") for number in range(2)]
+    if ending is not None:
+        await attempt_once(db, lane, ending)
+
+    await skip(db, head, who="ann", reason="the account is closed", now=NOON)
+
+    assert await state_of(db, head) == "dead"
+    assert ids(await try_claim(db, lane)) == [follower]
+    (entry, *_) = await list_audit(db, subject=str(head))
+    assert (entry.who, entry.action) == ("ann", "item.skipped")
+
+
+async def test_a_follower_or_an_item_without_a_key_cannot_be_skipped(
+    db: Connection, lane: Lane
+) -> None:
+    line = await ordered_lane(db)
+    _, follower = [await put(db, line, number, order_key="k") for number in range(2)]
+    alone = await put(db, lane)
+
+    for item_id in (follower, alone):
+        with pytest.raises(StateConflict):
+            await skip(db, item_id, who="ann", reason="?", now=NOON)
+
+
+async def test_a_decision_about_a_held_item_needs_a_reason(db: Connection, lane: Lane) -> None:
+    """Months later nobody remembers why a payment was taken for made."""
+    item_id = await held(db, lane)
+
+    for operation in (
+        release(db, item_id, who="ann", reason=" "),
+        resolve(db, item_id, "done", who="ann", reason=""),
+    ):
+        with pytest.raises(InvalidInput, match="reason"):
+            await operation
+
+    assert await state_of(db, item_id) == "held"

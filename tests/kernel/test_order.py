@@ -8,7 +8,7 @@ from penstock.kernel.errors import LaneNotEmpty
 from penstock.kernel.inspect import balance
 from penstock.kernel.item import ItemId, NewItem, Returned
 from penstock.kernel.lane import Lane, create_lane, set_lane
-from penstock.kernel.operate import cancel, reschedule, retry
+from penstock.kernel.operate import cancel, release, reschedule, retry
 from penstock.kernel.sweep import expire, promote_vacated, rescue
 from penstock.postgres.pool import Connection, Pool
 from tests.kernel.scene import (
@@ -137,7 +137,7 @@ async def test_a_held_head_blocks_its_key_until_it_is_resolved(db: Connection, l
     await attempt_once(db, lane, Hold("unknown"))
     assert await claim_ids(db, lane) == []
 
-    await retry(db, first, who="ops", now=NOON)
+    await release(db, first, who="ops", reason="not done", now=NOON)
     assert await claim_ids(db, lane) == [first]
     await attempt_once(db, lane, Hold("unknown"))
     await cancel(db, first, who="ops", now=NOON)

@@ -23,9 +23,9 @@ async def test_handlers_get_what_was_preloaded_for_the_whole_claim(
     got: dict[int, str] = {}
     has_all = asyncio.Event()
 
-    async def preload(_: Connection, payloads: Sequence[int]) -> list[str]:
-        asked.append(payloads)
-        return [f"preloaded {payload}" for payload in payloads]
+    async def preload(_: Connection, items: Sequence[Item[int]]) -> list[str]:
+        asked.append([item.payload for item in items])
+        return [f"preloaded {item.payload}" for item in items]
 
     async def handle(item: Item[Any]) -> None:
         got[len(got)] = item.payload
@@ -47,12 +47,12 @@ async def test_items_are_returned_unstarted_when_the_preload_fails(
     tries = 0
     handled = asyncio.Event()
 
-    async def preload(_: Connection, payloads: Sequence[int]) -> Sequence[int]:
+    async def preload(_: Connection, items: Sequence[Item[int]]) -> Sequence[int]:
         nonlocal tries
         tries += 1
         if tries == 1:
             raise DatabaseAway("gone in this moment")
-        return payloads
+        return [item.payload for item in items]
 
     async def handle(_: Item[int]) -> None:
         handled.set()
@@ -72,8 +72,8 @@ async def test_a_payload_of_another_type_is_dead_and_the_others_are_preloaded(
     got: list[int] = []
     handled = asyncio.Event()
 
-    async def preload(_: Connection, payloads: Sequence[int]) -> Sequence[int]:
-        return [payload * 2 for payload in payloads]
+    async def preload(_: Connection, items: Sequence[Item[int]]) -> Sequence[int]:
+        return [item.payload * 2 for item in items]
 
     async def handle(item: Item[int]) -> None:
         got.append(item.payload)

@@ -13,10 +13,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from penstock import Dead, Done, Hold, Item, Retry
+from penstock.base.clock import boot_seconds
 from penstock.base.settings import Settings
 from penstock.kernel.claim import REWIND_INTERVAL, Lease
 from penstock.kernel.enqueue import enqueue, enqueue_many
 from penstock.kernel.executor import RETURNED, Executor
+from penstock.kernel.fence import LeaseFence
 from penstock.kernel.inspect import balance, read_attempts
 from penstock.kernel.item import ItemId, NewItem
 from penstock.kernel.lane import Lane, create_lane, pause_lane, resume_lane, set_lane
@@ -520,20 +522,21 @@ async def test_an_item_that_missed_its_slot_gets_another_at_no_cost(
     ids=["late", "in time", "the burst was enough", "without a rate"],
 )
 async def test_of_items_that_miss_their_slots_one_in_four_starts_all_the_same(
-    lane: Lane, *, start_in: float, rate: float | None, given_back: list[bool]
+    pool: Pool, lane: Lane, *, start_in: float, rate: float | None, given_back: list[bool]
 ) -> None:
     """A process that is always late must make progress."""
     executor = Executor(
         kind=kind_of(lane, Recorder()),
         lane=replace(lane, rate=rate),
         leases=HeldLeases(),
+        fence=LeaseFence(pool),
         on_free=lambda: None,
         on_ended=lambda: None,
     )
     items = [claimed(n, start_in=start_in) for n in range(8)]
     lease = Lease(token=1, claimed_at=NOON, items=items, age=1.0)
     now = asyncio.get_running_loop().time()
-    held = executor.leases.add(lease, now=now)
+    held = executor.leases.add(lease, now=now, boot_now=boot_seconds())
 
     refusals = [executor._refusal(held, each, now) for each in items]
 
@@ -541,7 +544,7 @@ async def test_of_items_that_miss_their_slots_one_in_four_starts_all_the_same(
 
 
 @pytest.mark.covers("A23", "A75")
-async def test_starts_are_spread_over_the_jitter_window(lane: Lane) -> None:
+async def test_starts_are_spread_over_the_jitter_window(pool: Pool, lane: Lane) -> None:
     """Uniform from nothing to the window, on top of the slot, the earliest first.
 
     The window is the lane's own, and none unless it is set.
@@ -550,6 +553,7 @@ async def test_starts_are_spread_over_the_jitter_window(lane: Lane) -> None:
         kind=kind_of(lane, Recorder()),
         lane=lane,
         leases=HeldLeases(),
+        fence=LeaseFence(pool),
         on_free=lambda: None,
         on_ended=lambda: None,
     )

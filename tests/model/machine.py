@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -13,6 +13,7 @@ from penstock.base.errors import PenstockError
 from penstock.kernel import operate, replay, sweep
 from penstock.kernel.claim import Claimed, Cursor, Lease, claim
 from penstock.kernel.enqueue import enqueue, enqueue_many
+from penstock.kernel.fence import MARK_STARTED
 from penstock.kernel.inspect import balance, read_item
 from penstock.kernel.item import Dead, Done, Hold, ItemId, NewItem, Retry, Returned, Snooze
 from penstock.kernel.item import Ending as KernelEnding
@@ -28,6 +29,7 @@ T = TypeVar("T")
 START = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 WHO = "model"
+BY_HAND = "by hand"
 
 # Few names, so that they meet often.
 LANES = ["line", "loose"]
@@ -72,6 +74,10 @@ ATTEMPTS = """
 SELECT item_id, attempt, outcome, token, claimed_at, settled_at, retry_at, reason
 FROM penstock.attempt
 ORDER BY item_id, attempt
+"""
+# Before the first lease, the sequence has not been called.
+LAST_TOKEN = """
+SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM penstock.lease_token_seq
 """
 LATE = "SELECT item_id, token FROM penstock.late_result"
 CROWDED_KEYS = """
@@ -168,11 +174,18 @@ class KernelMachine(RuleBasedStateMachine):
     @initialize(
         on_dead_head=st.sampled_from(["block", "park", "skip"]),
         max_attempts=st.integers(1, 3),
+        on_lost=st.sampled_from(["retry", "hold"]),
         lease=st.sampled_from([5, 30]),
         order_keys=st.lists(st.sampled_from("ab"), min_size=2, max_size=6),
     )
     def make_lanes(
-        self, on_dead_head: str, max_attempts: int, *, lease: int, order_keys: list[str]
+        self,
+        on_dead_head: str,
+        max_attempts: int,
+        *,
+        on_lost: str,
+        lease: int,
+        order_keys: list[str],
     ) -> None:
         """Start with a line that has somebody in it: most of what can go wrong needs one."""
         for name in LANES:
@@ -182,6 +195,7 @@ class KernelMachine(RuleBasedStateMachine):
                 on_dead_head=on_dead_head,
                 max_attempts=max_attempts,
                 lease=lease * SECOND,
+                on_lost=on_lost,
             )
             self.model.lanes[name] = lane
             self.world.run(
@@ -193,6 +207,7 @@ class KernelMachine(RuleBasedStateMachine):
                     on_dead_head=lane.on_dead_head,
                     max_attempts=max_attempts,
                     lease=lane.lease,
+                    on_lost=on_lost,
                     backoff_base=model.BACKOFF_BASE,
                     backoff_multiplier=model.BACKOFF_MULTIPLIER,
                     backoff_cap=model.BACKOFF_CAP,
@@ -201,13 +216,17 @@ class KernelMachine(RuleBasedStateMachine):
             )
         self.enqueue_some("line", [(1, None, key, 0 * SECOND, None) for key in order_keys])
 
-    @rule(name=some_lane, max_attempts=st.integers(1, 4))
-    def pause_and_change_or_resume(self, name: str, max_attempts: int) -> None:
+    @rule(
+        name=some_lane, max_attempts=st.integers(1, 4), on_lost=st.sampled_from(["retry", "hold"])
+    )
+    def pause_and_change_or_resume(self, name: str, max_attempts: int, on_lost: str) -> None:
         lane = self.model.lanes[name]
         if lane.enabled:
             self.world.run(pause_lane(self.db, name, who=WHO))
-            self.world.run(set_lane(self.db, name, who=WHO, max_attempts=max_attempts))
-            lane.max_attempts = max_attempts
+            self.world.run(
+                set_lane(self.db, name, who=WHO, max_attempts=max_attempts, on_lost=on_lost)
+            )
+            lane.max_attempts, lane.on_lost = max_attempts, on_lost
         else:
             self.world.run(resume_lane(self.db, name, who=WHO))
         lane.enabled = not lane.enabled
@@ -386,8 +405,21 @@ class KernelMachine(RuleBasedStateMachine):
             assert (claimed.attempt, claimed.forgiven) == (item.attempt, item.forgiven)
             assert claimed.payload == str(item.payload)
         assert all(found.token > worker.lease.token for worker in self.workers), "the fence grows"
+        assert found.marks_starts == (self.model.lanes[lane].on_lost == "hold")
         self.model.claim(found.token, lane, due, now=self.now)
         self.workers.append(Worker(lane, found, list(found.items)))
+
+    @precondition(lambda self: self._busy())
+    @rule(number=some_number, count=st.integers(1, 3))
+    def mark_started(self, number: int, count: int) -> None:
+        """Some items of a lease start; what a dead worker has started may have been executed."""
+        worker = _pick(self._busy(), number)
+        ids = [claimed.id for claimed in worker.left[:count]]
+        token = worker.lease.token
+
+        rows = self.world.run(self.db.fetch(MARK_STARTED, [token] * len(ids), ids, self.now))
+
+        assert bool(rows) == self.model.start(token, list(ids), now=self.now)
 
     @precondition(lambda self: self._busy())
     @rule(number=some_number, endings=some_endings)
@@ -529,6 +561,53 @@ class KernelMachine(RuleBasedStateMachine):
         refused = _refusal(self.model.retry, item_id, now=self.now)
 
         self.call(refused, operate.retry(self.db, ItemId(item_id), who=WHO, now=self.now))
+
+    @precondition(lambda self: self.model.items)
+    @rule(number=st.integers(0, 40))
+    def hold(self, number: int) -> None:
+        item_id = _pick(list(self.model.items), number)
+        refused = _refusal(self.model.hold, item_id)
+
+        self.call(
+            refused,
+            operate.hold(self.db, ItemId(item_id), who=WHO, reason=BY_HAND, now=self.now),
+        )
+
+    @precondition(lambda self: self._stopped())
+    @rule(number=some_number)
+    def release(self, number: int) -> None:
+        item_id = _pick(self._stopped(), number)
+        refused = _refusal(self.model.release, item_id, now=self.now)
+
+        self.call(
+            refused,
+            operate.release(self.db, ItemId(item_id), who=WHO, reason=BY_HAND, now=self.now),
+        )
+
+    @precondition(lambda self: self._stopped())
+    @rule(number=some_number, outcome=st.sampled_from(["done", "dead"]))
+    def resolve(self, number: int, outcome: Literal["done", "dead"]) -> None:
+        item_id = _pick(self._stopped(), number)
+        token = self.world.run(self.db.fetchval(LAST_TOKEN)) + 1
+        refused = _refusal(self.model.resolve, item_id, outcome, token=token, now=self.now)
+
+        self.call(
+            refused,
+            operate.resolve(
+                self.db, ItemId(item_id), outcome, who=WHO, reason=BY_HAND, now=self.now
+            ),
+        )
+
+    @precondition(lambda self: self.model.items)
+    @rule(number=st.integers(0, 40))
+    def skip(self, number: int) -> None:
+        item_id = _pick(list(self.model.items), number)
+        refused = _refusal(self.model.skip, item_id, now=self.now)
+
+        self.call(
+            refused,
+            operate.skip(self.db, ItemId(item_id), who=WHO, reason=BY_HAND, now=self.now),
+        )
 
     @precondition(lambda self: self.model.items)
     @rule(number=st.integers(0, 40))

@@ -31,6 +31,7 @@ class Lane:
     on_dead_head: str
     max_attempts: int
     lease: timedelta
+    on_lost: str = "retry"
     enabled: bool = True
 
 
@@ -57,6 +58,7 @@ class Lease:
     lane: str
     expires_at: datetime
     ids: list[int]
+    started: set[int] | None  # None: the lease has no start marks.
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,9 +130,19 @@ class Model:
 
     def claim(self, token: int, lane: str, ids: list[int], *, now: datetime) -> None:
         expires_at = now + self.lanes[lane].lease
-        self.leases[token] = Lease(lane=lane, expires_at=expires_at, ids=list(ids))
+        started = set[int]() if self.lanes[lane].on_lost == "hold" else None
+        self.leases[token] = Lease(lane=lane, expires_at=expires_at, ids=list(ids), started=started)
         for item_id in ids:
             self.items[item_id].state = "leased"
+
+    def start(self, token: int, ids: list[int], *, now: datetime) -> bool:
+        """Mark items as about to start; return whether they may."""
+        lease = self.leases.get(token)
+        if lease is None or lease.expires_at <= now:
+            return False
+        if lease.started is not None:
+            lease.started |= set(ids)
+        return True
 
     def settle(self, token: int, ended: dict[int, Ending], *, closes: bool, now: datetime) -> bool:
         """Write endings; without the lease they are late, and what is settled stays settled."""
@@ -202,31 +214,45 @@ class Model:
     # ------------------------------------------------------------------------------- sweep
 
     def extend(self, tokens: list[int], *, now: datetime) -> set[int]:
-        """Renew leases; return those that are still there."""
-        kept = {token for token in tokens if token in self.leases}
+        """Renew leases; return those that are still valid. An expired one is not revived."""
+        known = {token for token in tokens if token in self.leases}
+        kept = {token for token in known if self.leases[token].expires_at > now}
         for token in kept:
             lease = self.leases[token]
             lease.expires_at = now + self.lanes[lease.lane].lease
         return kept
 
     def rescue(self, *, now: datetime) -> int:
-        """Give back what expired leases held, each with a lost attempt, or end what is over."""
+        """Give back what expired leases held, each with a lost attempt, or end what is over.
+
+        What never started is given back as it was; what a lane holds is held.
+        """
         expired = {token: each for token, each in self.leases.items() if each.expires_at <= now}
         lost = [
-            (token, self.items[item_id]) for token, each in expired.items() for item_id in each.ids
+            (token, each.started, self.items[item_id])
+            for token, each in expired.items()
+            for item_id in each.ids
         ]
         for token in expired:
             del self.leases[token]
-        for token, item in lost:
-            self._record(item, "lost", token)
-            if item.not_after is not None and item.not_after <= now:
+        for token, started, item in lost:
+            is_started = started is None or item.id in started
+            holds = self.lanes[item.lane].on_lost == "hold" or started is not None
+            if is_started:
+                self._record(item, "lost", token)
+            if is_started and holds:
+                item.state, item.reason = "held", "lost"
+            elif item.not_after is not None and item.not_after <= now:
                 item.state, item.reason, item.died_at = "dead", "expired", now
-            elif item.attempt - item.forgiven >= self.lanes[item.lane].max_attempts:
+            elif is_started and self._is_spent(item):
                 item.state, item.reason, item.died_at = "dead", "lost", now
             else:
                 item.state, item.due_at = "ready", now
-        self._bury([item for _, item in lost if item.state == "dead"])
+        self._bury([item for *_, item in lost if item.state == "dead"])
         return len(lost)
+
+    def _is_spent(self, item: Item) -> bool:
+        return item.attempt - item.forgiven >= self.lanes[item.lane].max_attempts
 
     def expire(self, *, now: datetime) -> int:
         """End what waits past its deadline. A deadline is looked at once."""
@@ -271,12 +297,49 @@ class Model:
         item.due_at = due_at
 
     def retry(self, item_id: int, *, now: datetime) -> None:
-        item = self.items[item_id]
-        if item.state == "held":
-            item.state, item.reason = "ready", None
-            item.due_at, item.forgiven = now, item.attempt
-        elif not self._revive([item], now=now):
+        if not self._revive([self.items[item_id]], now=now):
             raise Refused("StateConflict")
+
+    def hold(self, item_id: int) -> None:
+        item = self.items[item_id]
+        if item.state != "ready":
+            raise Refused("StateConflict")
+        item.state, item.reason = "held", "by hand"
+
+    def release(self, item_id: int, *, now: datetime) -> None:
+        item = self._held(item_id)
+        item.state, item.reason = "ready", None
+        item.due_at, item.forgiven = now, item.attempt
+
+    def resolve(self, item_id: int, outcome: str, *, token: int, now: datetime) -> None:
+        item = self._held(item_id)
+        if outcome == "dead":
+            item.state, item.reason, item.died_at = "dead", "by hand", now
+            self._bury([item])
+            return
+        self._record(item, "done", token)
+        item.state, item.reason = "done", None
+        if item.order_key is not None:
+            self.done.setdefault(_line(item), []).append(item.id)
+        self._move_up([item])
+
+    def skip(self, item_id: int, *, now: datetime) -> None:
+        item = self.items[item_id]
+        line = self._ordered_line(item)
+        is_blocker = line is not None and self.blocked.get(line) == item_id
+        if line is None or not (is_blocker or item.state in ("ready", "held")):
+            raise Refused("StateConflict")
+        if is_blocker:
+            del self.blocked[line]
+        else:
+            item.state, item.reason, item.died_at = "dead", "skipped: by hand", now
+        self._promote(line)
+
+    def _held(self, item_id: int) -> Item:
+        item = self.items[item_id]
+        if item.state != "held":
+            raise Refused("StateConflict")
+        return item
 
     def replayable(self, lane: str, *, now: datetime) -> list[Item]:
         return [item for item in self.items.values() if item.lane == lane and _can_rise(item, now)]

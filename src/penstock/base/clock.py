@@ -1,11 +1,21 @@
 """The current time, which tests can replace. Where rows are compared, the database decides."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from time import time_ns
 from typing import Protocol
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+
+
+# CLOCK_MONOTONIC of Linux stops while the machine is suspended; that of macOS does not.
+_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def boot_seconds() -> float:
+    """Return seconds on a clock that never goes back and counts the time of a suspension."""
+    return time.clock_gettime(_BOOT_CLOCK)
 
 
 class Clock(Protocol):

@@ -6,7 +6,7 @@ from time import monotonic
 
 import msgspec
 
-from penstock.kernel.item import ItemId
+from penstock.kernel.item import ItemId, LastAttempt
 from penstock.postgres.pool import Connection
 from penstock.postgres.statement import statement
 
@@ -42,7 +42,8 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     not_after: datetime | None
     payload: str
     start_in: float
-    preloaded: object = None  # What the kind's `preload` returned for the payload.
+    last: LastAttempt | None = None
+    preloaded: object = None  # What the kind's `preload` returned for the item.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,7 @@ class Lease:
     items: list[Claimed]
     age: float = 0.0  # Seconds from `claimed_at` until the server returned the items.
     more_in: float | None = 0.0  # Seconds until the next claim can find items; None: no item waits.
+    marks_starts: bool = False  # Whether an item may start only after its start mark is committed.
 
 
 @dataclass(slots=True)
@@ -147,4 +149,5 @@ async def claim(
         items=items,
         age=first["age_seconds"] or 0.0,
         more_in=first["wait_seconds"],
+        marks_starts=first["marks_starts"],
     )

@@ -6,7 +6,7 @@ from typing import Any
 from penstock.base.log import describe
 from penstock.base.watchdog import Guard
 from penstock.kernel.claim import Claimed
-from penstock.kernel.item import DONE, Dead, Done, Hold, Item, Outcome, Retry, Snooze
+from penstock.kernel.item import DONE, Dead, Done, Fence, Hold, Item, Outcome, Retry, Snooze
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.payload import UNDECODABLE, decoder
 
@@ -19,7 +19,9 @@ OUTCOMES = (
 )  # A constant: a union would be created for every attempt.
 
 
-def to_item(claimed: Claimed, kind: AnyKind, token: int) -> Item[Any]:
+def to_item(
+    claimed: Claimed, kind: AnyKind, token: int, *, fence: Fence | None = None
+) -> Item[Any]:
     """Build the handler's Item; raises one of UNDECODABLE for a payload of another type."""
     return Item(
         id=claimed.id,
@@ -31,6 +33,8 @@ def to_item(claimed: Claimed, kind: AnyKind, token: int) -> Item[Any]:
         not_after=claimed.not_after,
         token=token,
         payload=_payload(claimed, kind),
+        last=claimed.last,
+        fence=fence,
     )
 
 
@@ -40,14 +44,16 @@ def _payload(claimed: Claimed, kind: AnyKind) -> object:
     return decoder(kind.payload_type).decode(claimed.payload)
 
 
-async def execute(claimed: Claimed, kind: AnyKind, token: int, *, guard: Guard) -> Outcome:
+async def execute(
+    claimed: Claimed, kind: AnyKind, token: int, *, guard: Guard, fence: Fence
+) -> Outcome:
     """Return the outcome of one attempt; a handler's failure is an outcome, not an exception.
 
     `guard` limits the handler's time; it raises TimeoutError.
     """
     assert kind.handle is not None
     try:
-        item = to_item(claimed, kind, token)
+        item = to_item(claimed, kind, token, fence=fence)
     except UNDECODABLE as refused:
         return Dead(f"payload: {refused}")
     try:
@@ -61,7 +67,7 @@ async def execute(claimed: Claimed, kind: AnyKind, token: int, *, guard: Guard) 
 
 
 async def execute_many(
-    batch: Sequence[Claimed], kind: AnyKind, token: int, *, guard: Guard
+    batch: Sequence[Claimed], kind: AnyKind, token: int, *, guard: Guard, fence: Fence
 ) -> list[Outcome]:
     """Return the outcomes of a batch handler, one per item in their order."""
     assert kind.handle_many is not None
@@ -69,7 +75,7 @@ async def execute_many(
     outcomes: dict[int, Outcome] = {}
     for claimed in batch:
         try:
-            items.append(to_item(claimed, kind, token))
+            items.append(to_item(claimed, kind, token, fence=fence))
         except UNDECODABLE as refused:
             outcomes[claimed.id] = Dead(f"payload: {refused}")
     for item, outcome in zip(items, await _handle_many(items, kind, guard), strict=True):

@@ -1,12 +1,12 @@
 """Run the handlers of one lane in this process, up to the lane's concurrency.
 
-Touches no database: the runner claims the leases and settles what has ended.
+The runner claims the leases and settles what has ended; only start marks are written here.
 """
 
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,15 +14,18 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from penstock.base.aio import spawn
+from penstock.base.clock import boot_seconds
 from penstock.base.watchdog import Guard, Watchdog
 from penstock.kernel.claim import LATE_MAX, Claimed, Lease
 from penstock.kernel.execute import execute, execute_many
+from penstock.kernel.fence import LeaseFence
 from penstock.kernel.item import Dead, Ending, Returned
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import Lane
 from penstock.kernel.lease import HeldLease, HeldLeases
 from penstock.kernel.pace import Pace
 from penstock.kernel.settle import Ended
+from penstock.postgres.errors import DatabaseAway
 
 RETURNED = Returned()
 EXPIRED = Dead("expired")
@@ -49,6 +52,7 @@ class Executor:
     kind: AnyKind
     lane: Lane
     leases: HeldLeases
+    fence: LeaseFence
     on_free: Callable[[], None]
     on_ended: Callable[[], None]
     is_stopping: bool = False
@@ -81,7 +85,7 @@ class Executor:
 
     def receive(self, lease: Lease, group: asyncio.TaskGroup) -> None:
         """Hold a lease whose claim has committed, and start its items."""
-        held = self.leases.add(lease, now=self._loop.time())
+        held = self._hold(lease)
         self._waiting.extend((held, claimed) for claimed in self.in_starting_order(lease))
         if self.is_stopping:
             self._give_back_waiting()
@@ -89,9 +93,12 @@ class Executor:
 
     def give_back(self, lease: Lease) -> None:
         """Hold a lease whose claim has committed, and return all its items unstarted."""
-        held = self.leases.add(lease, now=self._loop.time())
+        held = self._hold(lease)
         for claimed in lease.items:
             self._end(held, claimed, RETURNED, began_at=self._loop.time())
+
+    def _hold(self, lease: Lease) -> HeldLease:
+        return self.leases.add(lease, now=self._loop.time(), boot_now=boot_seconds())
 
     def stop(self, *, grace: timedelta) -> None:
         """Return the items that have not started; the others may run for `grace`."""
@@ -161,12 +168,18 @@ class Executor:
             await self._until_start(held, claimed)
         began_at = self._loop.time()
         refusal = self._refusal(held, claimed, began_at)
+        if refusal is None and held.lease.marks_starts:
+            await self._mark_started(held, [claimed])
+            began_at = self._loop.time()
+            refusal = self._refusal(held, claimed, began_at)
         if refusal is not None:
             self._end(held, claimed, refusal, began_at=began_at)
             return
         ending = self._unknown
         try:
-            ending = await execute(claimed, self.kind, held.lease.token, guard=guard)
+            ending = await execute(
+                claimed, self.kind, held.lease.token, guard=guard, fence=self.fence
+            )
         finally:
             self._end(held, claimed, ending, began_at=began_at)
 
@@ -179,17 +192,33 @@ class Executor:
                 break
             batch.append(self._waiting.popleft()[1])
         await self._until_start(held, first)
+        if held.lease.marks_starts:
+            await self._mark_started(held, batch)
         began_at = self._loop.time()
         refusals = {claimed.id: self._refusal(held, claimed, began_at) for claimed in batch}
         wanted = [claimed for claimed in batch if refusals[claimed.id] is None]
         endings = {claimed.id: self._unknown for claimed in wanted}
         try:
-            outcomes = await execute_many(wanted, self.kind, held.lease.token, guard=guard)
+            outcomes = await execute_many(
+                wanted, self.kind, held.lease.token, guard=guard, fence=self.fence
+            )
             endings |= {item.id: outcome for item, outcome in zip(wanted, outcomes, strict=True)}
         finally:
             for claimed in batch:
                 ending = refusals[claimed.id] or endings[claimed.id]
                 self._end(held, claimed, ending, began_at=began_at)
+
+    async def _mark_started(self, held: HeldLease, batch: Sequence[Claimed]) -> None:
+        """Commit that items are about to start; if that fails, none of the lease starts any more.
+
+        An item that was marked and is then returned has not started, whatever its mark says.
+        """
+        try:
+            is_valid = await self.fence.mark_started(held.lease.token, [each.id for each in batch])
+        except DatabaseAway:
+            is_valid = False
+        if not is_valid:
+            held.lose()
 
     async def _until_start(self, held: HeldLease, claimed: Claimed) -> None:
         """Wait for the item's start. A stop ends the wait; the item is then returned."""
@@ -209,7 +238,7 @@ class Executor:
     def _refusal(self, held: HeldLease, claimed: Claimed, now: float) -> Ending | None:
         """Return the ending of an item that must not start: paused, lease lost, or too late."""
         # A worker that was suspended must not start items that another worker may hold by now.
-        is_lost = held.may_be_lost(self.lane.lease, now)
+        is_lost = held.may_be_lost(self.lane.lease, boot_seconds())
         if not self.lane.enabled or self.is_stopping or is_lost:
             return RETURNED
         if self.lane.rate is not None and self._has_missed_slot(held, claimed, now):

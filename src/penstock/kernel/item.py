@@ -2,13 +2,31 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Generic, NewType, TypeAlias, TypeVar
+from typing import Any, Generic, NewType, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 P = TypeVar("P")
 
 ItemId = NewType("ItemId", int)
+
+
+class LastAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """How the last attempt of an item ended: `retry`, `hold`, `dead` or `lost`.
+
+    A snoozed or returned attempt was none. A `lost` one may have done its work: its worker died.
+    """
+
+    outcome: str
+    reason: str | None
+    ended_at: datetime
+    token: int
+
+
+class Fence(Protocol):
+    """Says whether a lease is still valid."""
+
+    async def is_valid(self, token: int, item_id: ItemId) -> bool: ...
 
 
 class Item(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
@@ -27,6 +45,28 @@ class Item(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
     not_after: datetime | None
     token: int  # The fencing token of the lease: a later lease has a higher one.
     payload: P
+    last: LastAttempt | None = None  # Over all sets of attempts, also before a retry or replay.
+    fence: Fence | None = None
+
+    @property
+    def tried(self) -> bool:
+        """Whether an earlier attempt of this item has started, whatever `attempt` says.
+
+        A retry or replay by an operator lets `attempt` start at 1 again.
+        """
+        return self.last is not None
+
+    async def still_mine(self) -> bool:
+        """Ask the database whether this attempt's lease is still valid; ask right before a call.
+
+        False: the worker was suspended or cut off for longer than the lease, and another attempt
+        may have been made, so return without calling. True is valid for the rest of the lease:
+        what the worker does after another long suspension, nothing can prevent. Raises
+        DatabaseAway if the database does not answer.
+        """
+        if self.fence is None:
+            raise RuntimeError("this item was not claimed by a worker")
+        return await self.fence.is_valid(self.token, self.id)
 
 
 AnyItem: TypeAlias = Item[Any]

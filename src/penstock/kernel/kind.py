@@ -12,7 +12,7 @@ P = TypeVar("P")
 
 HandleOne: TypeAlias = Callable[[Item[P]], Awaitable[Outcome | None]]
 HandleMany: TypeAlias = Callable[[list[Item[P]]], Awaitable[Sequence[Outcome | None]]]
-Preload: TypeAlias = Callable[[Connection, Sequence[Any]], Awaitable[Sequence[Any]]]
+Preload: TypeAlias = Callable[[Connection, Sequence[Item[Any]]], Awaitable[Sequence[Any]]]
 
 TIMEOUT = timedelta(seconds=30)  # A common upper limit of HTTP clients.
 
@@ -24,9 +24,8 @@ class Kind(Generic[P]):
     A handler that returns None returns Done. If it raises or exceeds `timeout`, `when_unknown`
     gives the outcome: the default repeats, which is wrong for payments.
 
-    `preload` gets the payloads of all items of a claim and returns one value for each, which the
-    handlers receive instead: one query for hundreds of items. If it raises, the items are returned
-    unstarted.
+    `preload` gets all items of a claim and returns one value for each, which the handlers receive
+    as payload: one query for hundreds of items. If it raises, the items are returned unstarted.
     """
 
     lane: str

@@ -30,6 +30,7 @@ FORGET_KEYS = statement(__package__, "forget_keys.sql")
 
 Ordering = Literal["none", "per_key"]
 OnDeadHead = Literal["block", "park", "skip"]
+OnLost = Literal["retry", "hold"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +111,13 @@ class Lane:
             "of an order key does."
         ),
     ] = "block"
+    on_lost: Annotated[
+        OnLost,
+        Rule(
+            "What becomes of an item whose worker died: tried again, or "
+            "[held](../howto/hold-and-reconcile.md) because it may have been executed."
+        ),
+    ] = "retry"
     retention: Annotated[
         timedelta,
         Rule(

@@ -21,7 +21,7 @@ class HeldLease:
 
     lease: Lease
     claimed_at: float  # `lease.claimed_at` on the loop's clock, exact to the time of one answer.
-    _renewed_at: float
+    _renewed_at: float  # On the boot clock: a lease ages while the machine is suspended.
     _unsettled: int
     _ended: list[Ended] = field(default_factory=list)
     _ended_first_at: float = 0.0
@@ -68,7 +68,7 @@ class HeldLease:
         return self._unsettled == 0
 
     def renew(self, now: float) -> None:
-        """Note that the lease was renewed by a statement sent at `now`."""
+        """Note that the lease was renewed by a statement sent at `now`, on the boot clock."""
         self._renewed_at = now
 
     def lose(self) -> None:
@@ -79,11 +79,17 @@ class HeldLease:
         self._is_lost = True
 
     def needs_renewal(self, after: timedelta, *, now: float) -> bool:
-        """Return whether the claim, or the last renewal, was longer ago than `after`."""
+        """Return whether the claim, or the last renewal, was longer ago than `after`.
+
+        `now` is on the boot clock.
+        """
         return not self._is_lost and now - self._renewed_at > after.total_seconds()
 
     def may_be_lost(self, duration: timedelta, now: float) -> bool:
-        """Return whether another worker may hold the items: lost, or not renewed in time."""
+        """Return whether another worker may hold the items: lost, or not renewed in time.
+
+        `now` is on the boot clock.
+        """
         return self._is_lost or now - self._renewed_at > duration.total_seconds()
 
 
@@ -106,10 +112,14 @@ class HeldLeases:
         """Return whether nothing is left to settle."""
         return not self._by_token
 
-    def add(self, lease: Lease, *, now: float) -> HeldLease:
+    def add(self, lease: Lease, *, now: float, boot_now: float) -> HeldLease:
         """Hold a lease whose claim has committed."""
-        claimed_at = now - lease.age
-        held = HeldLease(lease, claimed_at, _renewed_at=claimed_at, _unsettled=len(lease.items))
+        held = HeldLease(
+            lease,
+            claimed_at=now - lease.age,
+            _renewed_at=boot_now - lease.age,
+            _unsettled=len(lease.items),
+        )
         self._by_token[lease.token] = held
         return held
 
@@ -137,7 +147,10 @@ class HeldLeases:
             del self._by_token[batch.held.lease.token]
 
     def to_renew(self, after: timedelta, *, now: float) -> dict[int, HeldLease]:
-        """Return the leases that were claimed or renewed longer ago than `after`, by token."""
+        """Return the leases that were claimed or renewed longer ago than `after`, by token.
+
+        `now` is on the boot clock.
+        """
         return {
             token: held
             for token, held in self._by_token.items()

@@ -1,7 +1,10 @@
-"""Cancel, reschedule and retry single items. Each is audited."""
+"""Operators' verbs for single items: cancel, reschedule, retry, hold, release, resolve, skip.
+
+Each is audited with the name of the operator, and the reason where one must be given.
+"""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from penstock.base.errors import InvalidInput
 from penstock.kernel.audit import audit
@@ -9,13 +12,18 @@ from penstock.kernel.enqueue import check
 from penstock.kernel.errors import StateConflict, UnknownItem
 from penstock.kernel.inspect import read_item
 from penstock.kernel.item import ItemId, NewItem
-from penstock.kernel.promote import promote
+from penstock.kernel.promote import bury_heads, promote
+from penstock.kernel.settle import to_json, to_text
 from penstock.postgres.pool import Connection
 from penstock.postgres.statement import statement
 
 CANCEL = statement(__package__, "cancel.sql")
 RESCHEDULE = statement(__package__, "reschedule.sql")
+HOLD = statement(__package__, "hold.sql")
 RELEASE = statement(__package__, "release.sql")
+RESOLVE_DONE = statement(__package__, "resolve_done.sql")
+RESOLVE_DEAD = statement(__package__, "resolve_dead.sql")
+SKIP = statement(__package__, "skip.sql")
 REPLAY_DEAD = statement(__package__, "replay_dead.sql")
 
 
@@ -51,12 +59,100 @@ async def reschedule(db: Connection, item_id: ItemId, due_at: datetime, *, who: 
 
 
 async def retry(db: Connection, item_id: ItemId, *, who: str, now: datetime | None = None) -> None:
-    """Give a dead or held item another set of attempts, from now on; StateConflict otherwise."""
+    """Give a dead item another set of attempts, from now on; StateConflict for any other."""
     async with db.transaction():
-        is_released = await db.fetchval(RELEASE, item_id, now)
-        if not is_released and not await db.fetchval(REPLAY_DEAD, [item_id], now):
+        if not await db.fetchval(REPLAY_DEAD, [item_id], now):
             await _refuse(db, item_id, "retried")
         await audit(db, who, "item.retried", subject=str(item_id))
+
+
+async def hold(
+    db: Connection, item_id: ItemId, *, who: str, reason: str, now: datetime | None = None
+) -> None:
+    """Keep a waiting item from being tried until it is released, resolved or cancelled.
+
+    Raises StateConflict for an item that is claimed or has ended, and for one behind the head of
+    its order key: the followers of a held item would overtake it.
+    """
+    _check_reason(reason)
+    async with db.transaction():
+        found = await read_item(db, item_id)
+        if (
+            found is None
+            or found.state == "parked"
+            or not await db.fetchval(HOLD, item_id, to_text(reason), now)
+        ):
+            await _refuse(db, item_id, "held")
+        await audit(db, who, "item.held", subject=str(item_id), after={"reason": reason})
+
+
+async def release(
+    db: Connection, item_id: ItemId, *, who: str, reason: str, now: datetime | None = None
+) -> None:
+    """Try a held item again, from now on, with a new set of attempts; StateConflict otherwise."""
+    _check_reason(reason)
+    async with db.transaction():
+        if not await db.fetchval(RELEASE, item_id, now):
+            await _refuse(db, item_id, "released")
+        await audit(db, who, "item.released", subject=str(item_id), after={"reason": reason})
+
+
+async def resolve(
+    db: Connection,
+    item_id: ItemId,
+    outcome: Literal["done", "dead"],
+    *,
+    who: str,
+    reason: str,
+    result: object = None,
+    now: datetime | None = None,
+) -> None:
+    """End a held item as done, with a result, or as dead; StateConflict for any other.
+
+    In an ordered lane the next item of its key follows, as after an attempt with that outcome.
+    """
+    _check_reason(reason)
+    if outcome == "dead" and result is not None:
+        raise InvalidInput("result", "is for an item that is done")
+    async with db.transaction():
+        if outcome == "done":
+            row = await db.fetchrow(RESOLVE_DONE, item_id, to_text(reason), to_json(result), now)
+        else:
+            row = await db.fetchrow(RESOLVE_DEAD, item_id, to_text(reason), now)
+        if row is None:
+            await _refuse(db, item_id, "resolved")
+        elif row["order_key"] is not None and outcome == "done":
+            await promote(db, row["lane_id"], [row["order_key"]])
+        elif row["order_key"] is not None:
+            await bury_heads(db, row["lane_id"], [(item_id, row["order_key"])])
+        after = {"outcome": outcome, "reason": reason}
+        await audit(db, who, "item.resolved", subject=str(item_id), after=after)
+
+
+async def skip(
+    db: Connection, item_id: ItemId, *, who: str, reason: str, now: datetime | None = None
+) -> None:
+    """End the head of an order key as a dead letter that does not block it: the next one follows.
+
+    Raises StateConflict for an item that is claimed, has ended, or is not the head of a key.
+    """
+    _check_reason(reason)
+    async with db.transaction():
+        found = await read_item(db, item_id)
+        row = None
+        if found is not None and found.state != "parked":
+            row = await db.fetchrow(SKIP, item_id, to_text(f"skipped: {reason}"), now)
+        if row is None:
+            await _refuse(db, item_id, "skipped")
+        else:
+            await promote(db, row["lane_id"], [row["order_key"]])
+            before, after = {"state": row["was"]}, {"reason": reason}
+            await audit(db, who, "item.skipped", subject=str(item_id), before=before, after=after)
+
+
+def _check_reason(reason: str) -> None:
+    if not reason.strip():
+        raise InvalidInput("reason", "must say why")
 
 
 async def _refuse(

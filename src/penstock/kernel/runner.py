@@ -17,6 +17,8 @@ from penstock.base.meter import Meter
 from penstock.kernel import metrics
 from penstock.kernel.claim import Cursor, Lease, claim
 from penstock.kernel.executor import RETURNED, Executor
+from penstock.kernel.fence import LeaseFence
+from penstock.kernel.history import with_history
 from penstock.kernel.item import Returned
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import Lane
@@ -64,6 +66,7 @@ class LaneRunner:
             kind=self.kind,
             lane=self.lane,
             leases=self.leases,
+            fence=LeaseFence(self.pool),
             on_free=self._freed,
             on_ended=self._settles.now,
         )
@@ -142,7 +145,7 @@ class LaneRunner:
                 )
                 if isinstance(found, Lease):
                     # The claim has committed: start the handlers before the connection is released.
-                    self.executor.receive(await self._preloaded(db, found), group)
+                    self.executor.receive(await self._loaded(db, found), group)
         took = self._loop.time() - began_at
         self.meter.observe(metrics.CYCLE_SECONDS, took, lane=self.lane.name)
         if not was_rewinding:
@@ -162,11 +165,11 @@ class LaneRunner:
             self.wake.within(max(more_in, LOOK_PAUSE.total_seconds()))
         return not self._is_emptied
 
-    async def _preloaded(self, db: Connection, lease: Lease) -> Lease:
-        if self.kind.preload is None:
-            return lease
+    async def _loaded(self, db: Connection, lease: Lease) -> Lease:
+        """Return the lease with the history of its items, and what the kind preloads."""
         try:
-            return await preload(db, lease, self.kind)
+            lease = await with_history(db, lease)
+            return lease if self.kind.preload is None else await preload(db, lease, self.kind)
         except BaseException:
             # No other worker can claim these items before the lease expires.
             self.executor.give_back(lease)

@@ -135,20 +135,20 @@ def record(ended: Ended, lane: Lane, *, since: datetime) -> Record:
     """Apply the lane's policy to an ending: attempts are limited, deadlines are kept."""
     match ended.ending:
         case Done(result):
-            return Record(outcome="done", result=_json(result))
+            return Record(outcome="done", result=to_json(result))
         case Retry(reason, after, result, attempts_max):
             spent = ended.claimed.attempt + 1 - ended.claimed.forgiven
             if spent >= _attempts(attempts_max, lane):
-                return Record(outcome="dead", reason=_text(reason), result=_json(result))
+                return Record(outcome="dead", reason=to_text(reason), result=to_json(result))
             wait = _wait(after, lane, spent=spent)
             return _again(ended, "retry", wait, reason=reason, result=result, since=since)
         case Snooze(after, reason):
             wait = _wait(after, lane, spent=1)
             return _again(ended, "snooze", wait, reason=reason, since=since)
         case Hold(reason, result):
-            return Record(outcome="hold", reason=_text(reason), result=_json(result))
+            return Record(outcome="hold", reason=to_text(reason), result=to_json(result))
         case Dead(reason, result):
-            return Record(outcome="dead", reason=_text(reason), result=_json(result))
+            return Record(outcome="dead", reason=to_text(reason), result=to_json(result))
         case Returned():
             return Record(outcome="returned", due_at=ended.claimed.due_at)
         case _:
@@ -168,12 +168,12 @@ def _again(
     worked = timedelta(milliseconds=ended.duration_ms)
     not_after = ended.claimed.not_after
     if not_after is not None and since + worked + wait > not_after:
-        return Record(outcome="dead", reason="expired", result=_json(result))
+        return Record(outcome="dead", reason="expired", result=to_json(result))
     return Record(
         outcome=outcome,
         again_in=wait.total_seconds(),
-        reason=_text(reason),
-        result=_json(result),
+        reason=to_text(reason),
+        result=to_json(result),
     )
 
 
@@ -235,13 +235,13 @@ def _attempts(attempts_max: object, lane: Lane) -> int:
     return attempts_max if isinstance(attempts_max, int) else lane.max_attempts
 
 
-def _text(reason: object) -> str:
+def to_text(reason: object) -> str:
     """Return a reason that PostgreSQL can store."""
     clean = str(reason)[:REASON_LENGTH_MAX].replace("\x00", "\ufffd")
     return clean.encode("utf-8", "replace").decode()
 
 
-def _json(result: object) -> str | None:
+def to_json(result: object) -> str | None:
     """Return a result as JSON that PostgreSQL can store, or a note why it is omitted."""
     if result is None:
         return None

@@ -10,6 +10,7 @@ from secrets import token_hex
 from time import monotonic
 
 from penstock.base.aio import alongside, spawn, supervise
+from penstock.base.clock import boot_seconds
 from penstock.base.log import Logger
 from penstock.base.meter import Meter
 from penstock.kernel import metrics
@@ -140,7 +141,7 @@ class Worker:
 
     async def _extend(self) -> None:
         """Renew the leases that are a third over; mark those that the database no longer has."""
-        now = asyncio.get_running_loop().time()
+        now = boot_seconds()
         aging = {
             token: held
             for runner in self._runners.values()

@@ -16,6 +16,7 @@ from penstock.domains.webhooks.prepared_subscription import (
     PreparedSubscription,
     read_prepared,
 )
+from penstock.kernel.item import Item
 from penstock.postgres.pool import Connection, Row
 from penstock.postgres.statement import statement
 
@@ -48,12 +49,13 @@ class DeliveryLoader:
         self._prepared: dict[int, PreparedSubscription] = {}
 
     async def preload(
-        self, db: Connection, references: Sequence[DeliveryRef]
+        self, db: Connection, items: Sequence[Item[DeliveryRef]]
     ) -> Sequence[Delivery | DeliveryRef]:
-        """Return deliveries as they are to be made now, in the order of the references.
+        """Return deliveries as they are to be made now, in the order of the items.
 
         Where the event or the subscription is gone, there is only the reference.
         """
+        references = [item.payload for item in items]
         rows = await db.fetch(
             LOAD_DELIVERIES,
             [each.event for each in references],

@@ -35,6 +35,7 @@ LANGUAGE sql ROWS 1 AS $$
         backoff_first_exponent = given.backoff_first_exponent,
         ordering = given.ordering,
         on_dead_head = given.on_dead_head,
+        on_lost = given.on_lost,
         retention = given.retention,
         payload_bytes_max = given.payload_bytes_max,
         slot_pool = given.slot_pool,

@@ -9,6 +9,7 @@
 -- At least one row is returned; wait_seconds is the time until the next claim can find items.
 WITH policy AS MATERIALIZED (
     SELECT lane.enabled, lane.batch_size, lane.dispatch_interval, lane.lease,
+        lane.on_lost = 'hold' AS marks_starts,
         -- With a rate, items claimed early would all start at their due instant, above the rate.
         CASE WHEN lane.rate IS NULL THEN lane.pre_start_buffer ELSE interval '0' END
             AS pre_start_buffer,
@@ -52,10 +53,11 @@ WITH policy AS MATERIALIZED (
     SELECT taken.*, row_number() OVER (ORDER BY due_at, id) AS number FROM taken
 ), leased AS (
     INSERT INTO penstock.lease
-        (lane_id, worker, claimed_at, expires_at, item_ids, attempts, forgiven)
-    SELECT $1, $5, at, at + lease, array_agg(id), array_agg(attempt), array_agg(forgiven)
+        (lane_id, worker, claimed_at, expires_at, item_ids, attempts, forgiven, started_ids)
+    SELECT $1, $5, at, at + lease, array_agg(id), array_agg(attempt), array_agg(forgiven),
+        CASE WHEN marks_starts THEN '{}'::bigint[] END
     FROM taken, allowance
-    GROUP BY at, lease
+    GROUP BY at, lease, marks_starts
     RETURNING token, cardinality(item_ids) AS items_taken
 ), passed AS (
     UPDATE penstock.lane_pacing AS pacing
@@ -90,6 +92,7 @@ SELECT
     -- Columns of the whole lease are in the first row only: decoding them 500 times is slow.
     CASE WHEN place.number = 1 THEN leased.token END AS token,
     CASE WHEN place.number = 1 THEN allowance.at END AS claimed_at,
+    CASE WHEN place.number = 1 THEN allowance.marks_starts END AS marks_starts,
     CASE WHEN coalesce(place.number, 1) = 1 THEN wait.seconds END AS wait_seconds,
     CASE WHEN place.number = 1 AND $7::timestamptz IS NULL
         THEN extract(epoch FROM clock_timestamp() - allowance.at)::float8 END AS age_seconds,

@@ -1,6 +1,8 @@
--- Renew leases and return their tokens; the lease of a token that is not returned is lost.
+-- Renew leases and return their tokens; the lease of a token that is not returned is lost. An
+-- expired lease is not renewed, swept or not: its worker may have been told that it is invalid.
 UPDATE penstock.lease
 SET expires_at = coalesce($2::timestamptz, now()) + lane.lease
 FROM penstock.lane
 WHERE lease.token = ANY ($1::bigint[]) AND lane.lane_id = lease.lane_id
+    AND lease.expires_at > coalesce($2::timestamptz, now())
 RETURNING lease.token;

@@ -1,4 +1,4 @@
--- Retry a held item now, with a new set of attempts. A held head has kept its order key, so it is
+-- Try a held item again now, with a new set of attempts. A held head has kept its order key, so it is
 -- still the head.
 WITH released AS (
     DELETE FROM penstock.held WHERE id = $1 RETURNING id, lane_id, attempt

@@ -1,6 +1,9 @@
--- Return the items of expired leases to ready, each with a `lost` attempt. It counts, so that an
--- item that kills its workers ends dead; an item past its deadline ends dead too. Returns the heads
--- that died, by lane.
+-- Decide about the items of expired leases. A lease with start marks shows which items never
+-- started: they return to ready as they were. The others get a `lost` attempt. If the lane holds
+-- lost items, or did when they were claimed, they are held, whatever their deadline and attempts: they
+-- may have been executed. Otherwise they return to ready; the attempt counts, so that an item that
+-- kills its workers ends dead, and one past its deadline ends dead too. Returns the heads that died,
+-- by lane.
 WITH expired AS MATERIALIZED (
     SELECT token
     FROM penstock.lease
@@ -14,28 +17,42 @@ WITH expired AS MATERIALIZED (
     RETURNING lease.*
 ), lost AS MATERIALIZED (
     SELECT gone.token, gone.lane_id, gone.claimed_at, coalesce($2::timestamptz, now()) AS at,
-        u.id, u.attempt + 1 AS attempt, u.forgiven,
+        u.id, u.attempt + u.is_started::integer AS attempt, u.forgiven, u.is_started,
+        u.is_started AND (lane.on_lost = 'hold' OR gone.started_ids IS NOT NULL) AS is_held,
         CASE
+            WHEN u.is_started AND (lane.on_lost = 'hold' OR gone.started_ids IS NOT NULL) THEN NULL
             WHEN item.not_after <= coalesce($2::timestamptz, now()) THEN 'expired'
-            WHEN u.attempt + 1 - u.forgiven >= lane.max_attempts THEN 'lost'
+            WHEN u.is_started AND u.attempt + 1 - u.forgiven >= lane.max_attempts THEN 'lost'
             END AS death,
         CASE WHEN lane.ordering = 'per_key' THEN item.order_key END AS order_key
     FROM gone
     JOIN penstock.lane USING (lane_id)
-    CROSS JOIN LATERAL unnest(gone.item_ids, gone.attempts, gone.forgiven)
-        AS u (id, attempt, forgiven)
+    CROSS JOIN LATERAL (
+        SELECT id, attempt, forgiven,
+            gone.started_ids IS NULL OR id = ANY (gone.started_ids) AS is_started
+        FROM unnest(gone.item_ids, gone.attempts, gone.forgiven) AS held (id, attempt, forgiven)
+    ) AS u
     JOIN penstock.item ON item.id = u.id
 ), recorded AS (
     INSERT INTO penstock.attempt
         (item_id, token, claimed_at, settled_at, retry_at, lane_id, duration_ms, attempt, outcome,
          reason)
-    SELECT id, token, claimed_at, at, CASE WHEN death IS NULL THEN at END, lane_id,
+    SELECT id, token, claimed_at, at, CASE WHEN death IS NULL AND NOT is_held THEN at END, lane_id,
         least(extract(epoch FROM at - claimed_at) * 1000, 2147483647), attempt, 'lost',
         'the lease expired before the worker settled it'
     FROM lost
+    WHERE is_started
 ), again AS (
     INSERT INTO penstock.ready (due_at, id, lane_id, attempt, forgiven)
-    SELECT at, id, lane_id, attempt, forgiven FROM lost WHERE death IS NULL
+    SELECT at, id, lane_id, attempt, forgiven FROM lost WHERE death IS NULL AND NOT is_held
+), noted AS (
+    -- Without an attempt, this is where the new due instant is found.
+    INSERT INTO penstock.moved (item_id, due_at)
+    SELECT id, at FROM lost WHERE death IS NULL AND NOT is_started
+    ON CONFLICT DO NOTHING
+), held AS (
+    INSERT INTO penstock.held (id, held_at, lane_id, attempt, forgiven, reason)
+    SELECT id, at, lane_id, attempt, forgiven, 'lost' FROM lost WHERE is_held
 ), died AS (
     INSERT INTO penstock.dead (id, died_at, lane_id, attempt, forgiven, reason)
     SELECT id, at, lane_id, attempt, forgiven, death FROM lost WHERE death IS NOT NULL
