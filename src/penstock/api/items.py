@@ -87,15 +87,15 @@ async def cancel(call: Call[wire.ItemRef, None]) -> wire.Item:
     item_id = ItemId(call.parameters.item_id)
     async with call.connection() as db:
         await operate.cancel(db, item_id, who=call.who)
-        return _shown(await _found(db, item_id))
+        return await found_item(db, item_id)
 
 
 async def retry(call: Call[wire.ItemRef, None]) -> wire.Item:
-    """Give a dead or held item another set of attempts."""
+    """Give a dead item another set of attempts."""
     item_id = ItemId(call.parameters.item_id)
     async with call.connection() as db:
         await operate.retry(db, item_id, who=call.who)
-        return _shown(await _found(db, item_id))
+        return await found_item(db, item_id)
 
 
 async def reschedule(call: Call[wire.ItemRef, wire.Reschedule]) -> wire.Item:
@@ -103,7 +103,7 @@ async def reschedule(call: Call[wire.ItemRef, wire.Reschedule]) -> wire.Item:
     item_id = ItemId(call.parameters.item_id)
     async with call.connection() as db:
         await operate.reschedule(db, item_id, call.body.due_at, who=call.who)
-        return _shown(await _found(db, item_id))
+        return await found_item(db, item_id)
 
 
 def _key(in_body: str | None, in_header: str | None) -> str | None:
@@ -146,6 +146,11 @@ async def _naming_lanes(db: Queries) -> AsyncGenerator[None]:
     except UnknownLane as unknown:
         known = tuple(lane.name for lane in await list_lanes(db))
         raise UnknownLane(unknown.lane, known) from unknown
+
+
+async def found_item(db: Queries, item_id: ItemId) -> wire.Item:
+    """Return an item as it is now, or raise UnknownItem."""
+    return _shown(await _found(db, item_id))
 
 
 async def _found(db: Queries, item_id: ItemId) -> inspect.ItemView:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from penstock import web
-from penstock.api import audit, dead, health, items, keys, lanes
+from penstock.api import audit, dead, decisions, health, items, keys, lanes
 from penstock.api.metrics import MetricsPage
 from penstock.api.static_pages import StaticPages, redirect_to_docs
 from penstock.app import Penstock
@@ -113,11 +113,43 @@ def _kernel_endpoints(pages: StaticPages, payload_bytes_max: int) -> tuple[Endpo
         ),
         endpoint(
             "POST", "/items/{item_id}/retry", items.retry, scope="admin",
-            summary="Give a dead or held item another set of attempts",
+            summary="Give a dead item another set of attempts",
         ),
         endpoint(
             "POST", "/items/{item_id}/reschedule", items.reschedule, scope="admin",
             summary="Give an item that no worker holds another due instant",
+        ),
+        endpoint(
+            "POST", "/items/{item_id}/hold", decisions.hold, scope="admin",
+            summary="Hold a waiting item until it is released, resolved or cancelled",
+        ),
+        endpoint(
+            "POST", "/items/{item_id}/release", decisions.release, scope="admin",
+            summary="Try a held item again, with another set of attempts",
+        ),
+        endpoint(
+            "POST", "/items/{item_id}/resolve", decisions.resolve, scope="admin",
+            summary="End a held item as done, with a result, or as dead",
+        ),
+        endpoint(
+            "POST", "/items/{item_id}/skip", decisions.skip, scope="admin",
+            summary="End the head of an order key as dead, so that the next item follows",
+        ),
+        endpoint(
+            "POST", "/items/hold", decisions.hold_many, scope="admin",
+            summary="Hold the waiting items that match, or with `dry_run` count them",
+        ),
+        endpoint(
+            "POST", "/items/release", decisions.release_many, scope="admin",
+            summary="Release the held items that match, or with `dry_run` count them",
+        ),
+        endpoint(
+            "POST", "/items/resolve", decisions.resolve_many, scope="admin",
+            summary="Resolve the held items that match, or with `dry_run` count them",
+        ),
+        endpoint(
+            "POST", "/items/skip", decisions.skip_many, scope="admin",
+            summary="Skip the heads of order keys that match, or with `dry_run` count them",
         ),
         endpoint(
             "GET", "/dead", dead.list_page, scope="read",

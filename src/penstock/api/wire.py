@@ -14,12 +14,14 @@ from penstock.contract.paging import ID_MAX, Limit
 from penstock.kernel import lane as kernel
 from penstock.kernel.api_keys import NAME_LENGTH_MAX, Scope
 from penstock.kernel.enqueue import KEY_LENGTH_MAX
+from penstock.kernel.settle import REASON_LENGTH_MAX
 
 BATCH_MAX = 1_000  # More goes faster through Python or SQL, in one transaction of the caller.
 
 Id = Annotated[int, Meta(ge=1, le=ID_MAX)]
 Instant = Annotated[datetime, Meta(tz=True)]
 ItemKey = Annotated[str, Meta(min_length=1, max_length=KEY_LENGTH_MAX)]
+Reason = Annotated[str, Meta(min_length=1, max_length=REASON_LENGTH_MAX)]
 Whole = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Cursor = Annotated[str, Meta(description="The `next` of the page before.", pattern="^[0-9]{1,19}$")]
 
@@ -191,6 +193,61 @@ class Reschedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The new due instant."""
 
     due_at: Instant
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why an operator decides so; it is kept in the audit."""
+
+    reason: Reason
+
+
+class Resolution(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a held item ended, and how that was found out. `result` is for one that is done."""
+
+    outcome: Literal["done", "dead"]
+    reason: Reason
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class DecisionOnMany(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which items of a lane: all, or those with a reason, an order key, from before an instant.
+
+    With `dry_run` they are only counted. A call decides about 500 items at most; `after` takes the
+    `next` of the call before.
+    """
+
+    lane: str
+    reason: Reason
+    with_reason: str | None = None
+    with_order_key: ItemKey | None = None
+    before: Instant | None = None
+    dry_run: bool = False
+    after: Cursor | None = None
+
+
+class SkipMany(DecisionOnMany, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which heads of order keys, by their state."""
+
+    state: Literal["dead", "held", "waiting"]
+
+
+class ResolutionOfMany(DecisionOnMany, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which held items, and how they ended."""
+
+    outcome: Literal["done", "dead"]
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class Decided(msgspec.Struct, frozen=True, kw_only=True):
+    """How many items matched and were changed; `unchanged` ones had another state by then.
+
+    `next` is null when no more items match.
+    """
+
+    matched: int
+    changed: int
+    unchanged: int
+    next: str | None
 
 
 # ------------------------------------------------------------------------------------- dead

@@ -1,0 +1,143 @@
+"""Decisions of operators over REST: about one item, and about many with a count beforehand."""
+
+from typing import Any
+
+import pytest
+from httpx import AsyncClient
+
+from penstock import Dead, Hold, Penstock
+from penstock.kernel.lane import create_lane
+from tests.api.scene import accept, count_items, end_all, problem
+
+WHY = {"reason": "asked the bank"}
+
+
+async def test_a_waiting_item_is_held_and_released(admin: AsyncClient) -> None:
+    item_id = await accept(admin)
+
+    held = await admin.post(f"/items/{item_id}/hold", json=WHY)
+    released = await admin.post(f"/items/{item_id}/release", json=WHY)
+
+    assert (held.json()["state"], held.json()["reason"]) == ("held", "asked the bank")
+    assert released.json()["state"] == "ready"
+
+
+async def test_a_held_item_is_resolved_as_done_with_a_result(
+    admin: AsyncClient, penstock: Penstock
+) -> None:
+    """What the person found out stands with the item, and who it was in the audit."""
+    item_id = await accept(admin)
+    await end_all(penstock, Hold("no answer"))
+
+    resolved = await admin.post(
+        f"/items/{item_id}/resolve", json=WHY | {"outcome": "done", "result": {"ref": "b-7"}}
+    )
+
+    assert resolved.json()["state"] == "done"
+    history = (await admin.get(f"/items/{item_id}")).json()["history"]
+    assert [attempt["outcome"] for attempt in history] == ["hold", "done"]
+    assert history[-1]["result"] == {"ref": "b-7"}
+    (entry, *_) = (await admin.get("/audit", params={"subject": str(item_id)})).json()["items"]
+    assert entry["action"] == "item.resolved"
+    assert entry["after"] == {"outcome": "done", "reason": "asked the bank"}
+
+
+async def test_a_held_item_is_resolved_as_dead(admin: AsyncClient, penstock: Penstock) -> None:
+    item_id = await accept(admin)
+    await end_all(penstock, Hold("no answer"))
+
+    resolved = await admin.post(f"/items/{item_id}/resolve", json=WHY | {"outcome": "dead"})
+
+    assert (resolved.json()["state"], resolved.json()["reason"]) == ("dead", "asked the bank")
+
+
+async def test_the_head_of_a_key_is_skipped(admin: AsyncClient, penstock: Penstock) -> None:
+    async with penstock.pool.acquire() as db:
+        await create_lane(db, "line", who="test", ordering="per_key")
+    head, follower = [
+        (await admin.post("/items", json={"lane": "line", "payload": n, "order_key": "k"})).json()
+        for n in range(2)
+    ]
+
+    skipped = await admin.post(f"/items/{head['id']}/skip", json=WHY)
+
+    assert skipped.json()["state"] == "dead"
+    assert (await admin.get(f"/items/{follower['id']}")).json()["state"] == "ready"
+
+
+@pytest.mark.parametrize("verb", ["hold", "release", "resolve", "skip"])
+async def test_a_decision_on_an_item_in_another_state_is_a_conflict(
+    admin: AsyncClient, penstock: Penstock, verb: str
+) -> None:
+    item_id = await accept(admin)
+    await end_all(penstock, Dead("no"))
+    body: dict[str, Any] = WHY | ({"outcome": "done"} if verb == "resolve" else {})
+
+    response = await admin.post(f"/items/{item_id}/{verb}", json=body)
+
+    assert problem(response, 409, "state-conflict")["state"] == "dead"
+
+
+@pytest.mark.parametrize("verb", ["hold", "release", "resolve", "skip"])
+async def test_a_decision_needs_a_reason(shared_admin: AsyncClient, verb: str) -> None:
+    response = await shared_admin.post(f"/items/17/{verb}", json={"outcome": "done"})
+
+    problem(response, 400, "invalid-input")
+
+
+async def hold_some(admin: AsyncClient, penstock: Penstock, *reasons: str) -> None:
+    """Have one item held for each reason."""
+    for reason in reasons:
+        await accept(admin)
+        await end_all(penstock, Hold(reason))
+
+
+async def test_many_held_items_are_counted_and_then_resolved(
+    admin: AsyncClient, penstock: Penstock
+) -> None:
+    """After an outage of the bank, hundreds are decided about at once, and nothing else is."""
+    await hold_some(admin, penstock, "lost", "lost", "other")
+    chosen = WHY | {"lane": "work", "with_reason": "lost", "outcome": "done"}
+
+    counted = await admin.post("/items/resolve", json=chosen | {"dry_run": True})
+    before = await count_items(penstock)
+    resolved = await admin.post("/items/resolve", json=chosen)
+
+    assert counted.json() == {"matched": 2, "changed": 0, "unchanged": 0, "next": None}
+    assert before.held == 3
+    assert resolved.json() == {"matched": 2, "changed": 2, "unchanged": 0, "next": None}
+    after = await count_items(penstock)
+    assert (after.held, after.done) == (1, 2)
+    assert after.is_even
+
+
+async def test_many_waiting_items_are_held_and_released(
+    admin: AsyncClient, penstock: Penstock
+) -> None:
+    for _ in range(3):
+        await accept(admin)
+
+    held = await admin.post("/items/hold", json=WHY | {"lane": "work"})
+    counted = await count_items(penstock)
+    released = await admin.post("/items/release", json=WHY | {"lane": "work"})
+
+    assert held.json()["changed"] == 3
+    assert counted.held == 3
+    assert released.json()["changed"] == 3
+
+
+async def test_dead_items_that_block_no_key_are_left_by_skip(
+    admin: AsyncClient, penstock: Penstock
+) -> None:
+    await accept(admin)
+    await end_all(penstock, Dead("no"))
+
+    skipped = await admin.post("/items/skip", json=WHY | {"lane": "work", "state": "dead"})
+
+    assert skipped.json() == {"matched": 1, "changed": 0, "unchanged": 1, "next": None}
+
+
+async def test_a_decision_on_many_of_an_unknown_lane_is_refused(shared_admin: AsyncClient) -> None:
+    response = await shared_admin.post("/items/hold", json=WHY | {"lane": "nowhere"})
+
+    problem(response, 404, "unknown-lane")
