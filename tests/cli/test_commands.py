@@ -394,3 +394,45 @@ def test_the_demo_names_the_extra_that_is_missing(
 
     assert ended.code == 4
     assert ended.err == "penstock: the plot of the demo needs: pip install 'penstock[demo]'\n"
+
+
+@pytest.mark.usefixtures("lane")
+async def test_an_item_is_held_released_and_resolved(cli: Cli, db: Pool) -> None:
+    item_id = enqueue(cli, "1")
+    why = ("--reason", "asked the bank")
+
+    assert cli("item", "hold", str(item_id), *why).code == 0
+    assert cli("item", "release", str(item_id), *why).code == 0
+    assert cli("item", "hold", str(item_id), *why).code == 0
+    resolved = cli(
+        "item", "resolve", str(item_id), "--as", "done", "--result", '{"ref": 7}', *why, "--json"
+    )
+
+    assert resolved.code == 0
+    found = await read_item(db, item_id)
+    assert found is not None
+    assert found.state == "done"
+
+
+@pytest.mark.usefixtures("lane")
+def test_many_items_are_counted_before_they_are_held(cli: Cli) -> None:
+    """Without a terminal nobody can be asked, so the command changes nothing without --yes."""
+    for number in range(3):
+        enqueue(cli, str(number))
+    command = ("item", "hold", "--lane", LANE, "--reason", "a doubt", "--json")
+
+    counted = cli(*command, "--dry-run")
+    refused = cli(*command)
+    held = cli(*command, "--yes")
+
+    assert json.loads(counted.out) == {"matched": 3}
+    assert refused.code == 2
+    assert json.loads(held.out) == {"matched": 3, "changed": 3, "unchanged": 0}
+
+
+@pytest.mark.usefixtures("lane")
+def test_a_decision_takes_an_id_or_a_lane(cli: Cli) -> None:
+    ended = cli("item", "release", "--reason", "?")
+
+    assert ended.code == 2
+    assert "either an ID or --lane" in ended.err

@@ -13,7 +13,7 @@ import uvloop
 
 from penstock import Done, Hold, Item, Outcome, Penstock
 from penstock.base.log import configure
-from tests.fault.waiting import moment
+from tests.fault.waiting import pause
 
 LANE = "payouts"
 CALL_SECONDS = 0.005
@@ -25,7 +25,7 @@ def build(dsn: str, record: int, *, stops: bool) -> Penstock:
 
     async def pay(item: Item[int]) -> Outcome:
         os.write(record, f"{item.id} {item.token} {item.tried}\n".encode())
-        await moment(CALL_SECONDS)
+        await pause(CALL_SECONDS)
         return Done()
 
     async def stop(item: Item[int]) -> Outcome:

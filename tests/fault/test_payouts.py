@@ -17,8 +17,16 @@ from penstock.kernel.item import NewItem
 from penstock.kernel.lane import create_lane
 from penstock.kernel.operate import resolve
 from penstock.kernel.select import Selection, count_selected, decide_page
+from tests.fault.harness import (
+    ROOT,
+    Harness,
+    fill,
+    running_harness,
+    sweep_often,
+    until_started,
+    watch_balance,
+)
 from tests.fault.payout_worker import LANE
-from tests.fault.scene import ROOT, Scene, fill, scene, sweep_often, until_started, watch_balance
 from tests.fault.waiting import until
 
 SEED = int(os.environ.get("PENSTOCK_FAULT_SEED", "18"))
@@ -33,24 +41,26 @@ ROUNDS = 3  # With the sweeper, and as many without: 54 stops.
 SHORT_LEASE = timedelta(seconds=1)
 
 
-async def start_worker(stage: Scene, mode: str) -> subprocess.Process:
+async def start_worker(harness: Harness, mode: str) -> subprocess.Process:
     """Start a worker that pays, or one that stops itself in each handler."""
-    with (stage.folder / "workers.log").open("ab") as log:
+    with (harness.folder / "workers.log").open("ab") as log:
         worker = await subprocess.create_subprocess_exec(
             *(sys.executable, "-m", "tests.fault.payout_worker"),
-            *(stage.server.dsn, str(stage.record), mode),
+            *(harness.server.dsn, str(harness.record), mode),
             cwd=ROOT,
             stdout=log,
             stderr=log,
             env={**os.environ, "PENSTOCK_POOL_SIZE_MIN": "1", "PENSTOCK_POOL_SIZE_MAX": "4"},
         )
-    stage.workers.append(worker)
+    harness.workers.append(worker)
     return worker
 
 
-def read_record(stage: Scene) -> list[list[str]]:
+def read_record(harness: Harness) -> list[list[str]]:
     """Return the words of each line that a handler wrote."""
-    lines = stage.record.read_text(encoding="ascii").splitlines() if stage.record.exists() else []
+    lines = (
+        harness.record.read_text(encoding="ascii").splitlines() if harness.record.exists() else []
+    )
     return [line.split() for line in lines]
 
 
@@ -58,55 +68,55 @@ def read_record(stage: Scene) -> list[list[str]]:
 async def test_nothing_is_paid_twice_when_workers_are_killed(tmp_path: Path) -> None:
     """What may have been paid waits for a person; what was never started is paid by itself."""
     chance = random.Random(SEED)
-    async with scene(tmp_path, lease=LEASE) as stage:
-        async with stage.pool.acquire() as db:
+    async with running_harness(tmp_path, lease=LEASE) as harness:
+        async with harness.pool.acquire() as db:
             await create_lane(
                 db, LANE, who="test", on_lost="hold", lease=LEASE, concurrency=CONCURRENCY
             )
-        await fill(stage.pool, LANE, [NewItem(payload=number) for number in range(ITEMS)])
+        await fill(harness.pool, LANE, [NewItem(payload=number) for number in range(ITEMS)])
 
-        async with alongside(watch_balance(stage), sweep_often(stage)):
-            await _kill_workers(stage, chance)
-            await until(partial(_is_idle, stage), within=150.0)
+        async with alongside(watch_balance(harness), sweep_often(harness)):
+            await _kill_workers(harness, chance)
+            await until(partial(_is_idle, harness), within=150.0)
 
-        await _assert_paid_once(stage)
-        await _resolve_the_rest(stage)
+        await _assert_paid_once(harness)
+        await _resolve_the_rest(harness)
 
 
-async def _kill_workers(stage: Scene, chance: random.Random) -> None:
+async def _kill_workers(harness: Harness, chance: random.Random) -> None:
     for _ in range(WORKERS):
-        await start_worker(stage, "pay")
+        await start_worker(harness, "pay")
     for started in sorted(chance.sample(range(ITEMS // 20, ITEMS * 4 // 5), KILLS)):
-        await until_started(stage, started)
-        await stage.kill(chance.choice(stage.workers))
-        await start_worker(stage, "pay")
+        await until_started(harness, started)
+        await harness.kill(chance.choice(harness.workers))
+        await start_worker(harness, "pay")
 
 
-async def _is_idle(stage: Scene) -> bool:
-    counted = await stage.balance()
+async def _is_idle(harness: Harness) -> bool:
+    counted = await harness.balance()
     return counted is not None and counted.ready + counted.leased == 0
 
 
-async def _assert_paid_once(stage: Scene) -> None:
-    calls = Counter(int(item_id) for item_id, *_ in read_record(stage))
+async def _assert_paid_once(harness: Harness) -> None:
+    calls = Counter(int(item_id) for item_id, *_ in read_record(harness))
     assert max(calls.values()) == 1, "an item was paid twice"
-    assert all(tried == "False" for *_, tried in read_record(stage))
+    assert all(tried == "False" for *_, tried in read_record(harness))
 
-    rows = await stage.pool.fetch("SELECT id, reason FROM penstock.held")
+    rows = await harness.pool.fetch("SELECT id, reason FROM penstock.held")
     assert {row["reason"] for row in rows} == {"lost"}
     unpaid = [row["id"] for row in rows if row["id"] not in calls]
     assert len(unpaid) <= KILLS * CONCURRENCY, "more were held than had been marked as started"
-    counted = await stage.balance()
+    counted = await harness.balance()
     assert counted is not None
     assert counted.done + counted.held == counted.accepted == ITEMS
     print(f"{KILLS} kills: {counted.done} done, {counted.held} held, {len(unpaid)} of them unpaid")
 
 
-async def _resolve_the_rest(stage: Scene) -> None:
+async def _resolve_the_rest(harness: Harness) -> None:
     """Decide about all of them at once, as after a talk with the bank."""
     selection = Selection(lane=LANE, state="held", reason="lost")
     decide = partial(resolve, outcome="done", who="ann", reason="paid, says the bank")
-    async with stage.pool.acquire() as db:
+    async with harness.pool.acquire() as db:
         matched = await count_selected(db, selection)
         changed, after = 0, None
         while True:
@@ -116,7 +126,7 @@ async def _resolve_the_rest(stage: Scene) -> None:
             if after is None:
                 break
     assert matched == changed > 0
-    counted = await stage.balance()
+    counted = await harness.balance()
     assert counted is not None
     assert counted.is_even
     assert (counted.held, counted.done) == (0, ITEMS)
@@ -128,44 +138,44 @@ async def test_a_worker_that_was_stopped_for_three_leases_is_told_so(
     tmp_path: Path, *, sweeps: bool
 ) -> None:
     """It asks right before it calls the bank; another attempt may have been made meanwhile."""
-    async with scene(tmp_path) as stage:
-        async with stage.pool.acquire() as db:
+    async with running_harness(tmp_path) as harness:
+        async with harness.pool.acquire() as db:
             await create_lane(
                 db, LANE, who="test", on_lost="hold", lease=SHORT_LEASE, batch_size=1, concurrency=1
             )
         for _ in range(STOPPED_WORKERS):
-            await start_worker(stage, "stop")
+            await start_worker(harness, "stop")
 
-        sweeper = [sweep_often(stage)] if sweeps else []
+        sweeper = [sweep_often(harness)] if sweeps else []
         async with alongside(*sweeper):
             for number in range(1, ROUNDS + 1):
-                await _stop_all_once(stage, answers=number * STOPPED_WORKERS)
+                await _stop_all_once(harness, answers=number * STOPPED_WORKERS)
 
-        answers = [is_mine for *_, is_mine in read_record(stage)]
+        answers = [is_mine for *_, is_mine in read_record(harness)]
         assert answers == ["False"] * (ROUNDS * STOPPED_WORKERS)
 
 
-async def _stop_all_once(stage: Scene, *, answers: int) -> None:
-    await fill(stage.pool, LANE, [NewItem(payload=number) for number in range(STOPPED_WORKERS)])
-    await until(partial(_are_stopped, stage), within=60.0)
-    await until(partial(_are_leases_over, stage), within=60.0)
-    for worker in stage.workers:
+async def _stop_all_once(harness: Harness, *, answers: int) -> None:
+    await fill(harness.pool, LANE, [NewItem(payload=number) for number in range(STOPPED_WORKERS)])
+    await until(partial(_are_stopped, harness), within=60.0)
+    await until(partial(_are_leases_over, harness), within=60.0)
+    for worker in harness.workers:
         worker.send_signal(signal.SIGCONT)
 
     async def have_answered() -> bool:
-        return len(read_record(stage)) >= answers
+        return len(read_record(harness)) >= answers
 
     await until(have_answered, within=60.0)
 
 
-async def _are_stopped(stage: Scene) -> bool:
-    states = [Path(f"/proc/{worker.pid}/stat").read_text().split()[2] for worker in stage.workers]
+async def _are_stopped(harness: Harness) -> bool:
+    states = [Path(f"/proc/{worker.pid}/stat").read_text().split()[2] for worker in harness.workers]
     return all(state == "T" for state in states)
 
 
-async def _are_leases_over(stage: Scene) -> bool:
+async def _are_leases_over(harness: Harness) -> bool:
     """Whether three durations of a lease have passed since the last claim."""
     claimed = "SELECT coalesce(max(claimed_at), '-infinity') FROM penstock.lease"
     lost = "SELECT coalesce(max(claimed_at), '-infinity') FROM penstock.attempt"
     passed = f"SELECT now() - greatest(({claimed}), ({lost})) > $1"
-    return bool(await stage.pool.fetchval(passed, 3 * SHORT_LEASE))
+    return bool(await harness.pool.fetchval(passed, 3 * SHORT_LEASE))

@@ -1,7 +1,7 @@
 """`penstock item`: show, enqueue, retry, cancel and reschedule items."""
 
 import sys
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
@@ -12,7 +12,8 @@ import click
 import msgspec
 
 from penstock.base.errors import InvalidInput
-from penstock.console.database import ask, data_dir_option, operator
+from penstock.cli.decisions import DECISIONS
+from penstock.console.database import ask, data_dir_option
 from penstock.console.output import (
     json_option,
     print_json,
@@ -23,7 +24,6 @@ from penstock.console.output import (
     without,
 )
 from penstock.console.values import ITEM_ID, LIMIT, parse_instant
-from penstock.kernel import operate
 from penstock.kernel.enqueue import check, enqueue, enqueue_many
 from penstock.kernel.errors import UnknownItem
 from penstock.kernel.inspect import find_item, list_items, read_attempts, read_item
@@ -35,7 +35,11 @@ LINE_BYTES_MAX = 64 * 1024 * 1024  # The largest payload that a lane may allow.
 
 @click.group()
 def item() -> None:
-    """Show, enqueue, retry, cancel and reschedule items."""
+    """Show and enqueue items, and decide about them."""
+
+
+for _command in DECISIONS:
+    item.add_command(_command)
 
 
 @item.command()
@@ -93,63 +97,6 @@ def list_(
     found = ask(data_dir, lambda db: list_items(db, lane, after=start, limit=limit))
     rows = [without(asdict(each), ["payload", "lane"]) for each in found]
     print_rows(rows, as_json=as_json, none=f"lane {lane} has no items here")
-
-
-@item.command()
-@click.argument("item_id", type=ITEM_ID, metavar="ID")
-@data_dir_option
-@json_option
-def retry(*, item_id: int, data_dir: Path | None, as_json: bool) -> None:
-    """Give a dead or held item another set of attempts, from now on."""
-    _change(
-        data_dir, item_id, lambda db, it: operate.retry(db, it, who=operator()), as_json=as_json
-    )
-
-
-@item.command()
-@click.argument("item_id", type=ITEM_ID, metavar="ID")
-@data_dir_option
-@json_option
-def cancel(*, item_id: int, data_dir: Path | None, as_json: bool) -> None:
-    """Cancel an item, unless a worker holds it or it is done."""
-    _change(
-        data_dir, item_id, lambda db, it: operate.cancel(db, it, who=operator()), as_json=as_json
-    )
-
-
-@item.command()
-@click.argument("item_id", type=ITEM_ID, metavar="ID")
-@click.argument("due_at", metavar="INSTANT")
-@data_dir_option
-@json_option
-def reschedule(*, item_id: int, due_at: str, data_dir: Path | None, as_json: bool) -> None:
-    """Give a waiting item another due instant: 2030-01-31T16:00:00Z, or +5m from now."""
-    instant = parse_instant(due_at, field="due_at")
-    _change(
-        data_dir,
-        item_id,
-        lambda db, it: operate.reschedule(db, it, instant, who=operator()),
-        as_json=as_json,
-    )
-
-
-def _change(
-    data_dir: Path | None,
-    item_id: int,
-    work: Callable[[Connection, ItemId], Awaitable[None]],
-    *,
-    as_json: bool,
-) -> None:
-    """Change one item and print its new state."""
-
-    async def change(db: Connection) -> dict[str, Any]:
-        await work(db, ItemId(item_id))
-        found = await read_item(db, ItemId(item_id))
-        if found is None:
-            raise UnknownItem(item_id)
-        return {"id": found.id, "lane": found.lane, "state": found.state, "due_at": found.due_at}
-
-    print_record(ask(data_dir, change), as_json=as_json)
 
 
 # ------------------------------------------------------------------------------------- enqueue

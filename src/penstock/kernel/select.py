@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from penstock.base.errors import StateConflict
+from penstock.kernel.errors import StateConflict
 from penstock.kernel.item import ItemId
 from penstock.kernel.lane import read_lane
 from penstock.postgres.pool import Connection, Queries
