@@ -385,8 +385,17 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
 
 def set_policy(bootstrap: str, topic: str, policy: str) -> None:
     """Say what becomes of old messages; a topic that is compacted takes none without a key."""
+    set_option(bootstrap, topic, name="cleanup.policy", value=policy)
+
+
+def set_size_limit(bootstrap: str, topic: str, bytes_max: int) -> None:
+    """Say how large a message of the topic may be."""
+    set_option(bootstrap, topic, name="max.message.bytes", value=str(bytes_max))
+
+
+def set_option(bootstrap: str, topic: str, *, name: str, value: str) -> None:
     client = administrator(bootstrap)
-    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     client.incremental_alter_configs([resource])[resource].result(WAIT_SECONDS)
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
@@ -16,6 +16,7 @@ from penstock.base.aio import alongside
 from penstock.base.log import get_logger
 from penstock.base.meter import Meter
 from penstock.integrations.kafka import consumer as ours
+from penstock.integrations.kafka.publisher import MESSAGE_BYTES_MAX
 from penstock.postgres.pool import Pool
 from tests.api.scene import called
 from tests.fault.waiting import is_blocked, until
@@ -64,16 +65,35 @@ class Stream:
             options=QUICK | {name.replace("_", "."): value for name, value in options.items()},
         )
 
-    def put(self, *values: bytes | None, key: str | None = None, partition: int = -1) -> None:
+    def with_dead_topic(self, *, partitions: int) -> "Stream":
+        """Return the same with another dead topic, of several partitions."""
+        wide = replace(self, dead_topic=f"wide.{self.dead_topic}")
+        self.broker.create_topic(wide.dead_topic, partitions)
+        return wide
+
+    def put(
+        self,
+        *values: bytes | None,
+        key: str | None = None,
+        partition: int = -1,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> None:
         """Put messages into the topic; return when they are there."""
         failures: list[object] = []
-        producer = Producer({"bootstrap.servers": self.broker.bootstrap, "log_level": 0})
+        producer = Producer(
+            {
+                "bootstrap.servers": self.broker.bootstrap,
+                "log_level": 0,
+                "message.max.bytes": MESSAGE_BYTES_MAX,
+            }
+        )
         for value in values:
             producer.produce(
                 self.topic,
                 value=value,
                 key=key,
                 partition=partition,
+                headers=list(headers),
                 on_delivery=lambda error, _: failures.append(error) if error else None,
             )
         assert producer.flush(PATIENCE) == 0
@@ -85,6 +105,15 @@ class Stream:
     def read(self, topic: str, count: int) -> list[Message]:
         """Return that many messages of a topic, from its beginning."""
         return list(self._read(topic, count))
+
+    def count(self, topic: str) -> int:
+        """Return how many messages a topic has."""
+        client = self._client("a reader")
+        numbers = client.list_topics(topic, timeout=PATIENCE).topics[topic].partitions
+        places = [TopicPartition(topic, number) for number in numbers]
+        marks = [client.get_watermark_offsets(place, timeout=PATIENCE) for place in places]
+        client.close()
+        return sum(high - low for low, high in marks)
 
     def committed(self) -> int:
         """Return how many messages the group has put behind it."""

@@ -9,18 +9,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from confluent_kafka import Message
 
 from penstock.base.aio import finish, outcome_of, retry_delays, spawn
-from penstock.base.errors import InvalidInput, Unavailable
+from penstock.base.errors import Unavailable
 from penstock.base.log import Logger, describe
 from penstock.base.meter import Meter
+from penstock.integrations.kafka.dead_topic import DeadTopic
 from penstock.integrations.kafka.member import Member, offset_of, part_of
 from penstock.integrations.kafka.metrics import MESSAGES
 from penstock.integrations.kafka.options import Options
-from penstock.integrations.kafka.publisher import Headers, Publisher
 
 STOP_CHECK_INTERVAL = timedelta(milliseconds=100)  # How often a wait checks for a stop.
 LEAVE_GRACE = timedelta(seconds=5)  # A few milliseconds when the broker is available.
@@ -57,7 +57,7 @@ class Consumer:
         self._accept = accept
         self._log = log.bind(topic=source.topic, group=source.group)
         self._meter = meter
-        self._dead = Publisher(
+        self._dead = DeadTopic(
             source.bootstrap, source.dead_topic, log=self._log, options=source.options
         )
 
@@ -90,9 +90,10 @@ class Consumer:
         """Accept a batch, with retries, until a stop or until its partitions are revoked."""
         delays = retry_delays()
         has_waited = False
+        buried: set[str] = set()
         while batch:
             try:
-                await self._accept_or_refuse(batch)
+                await self._accept_or_bury(batch, buried)
             except Unavailable as exc:
                 if stop.is_set():
                     return  # The next owner of the partitions reads it again.
@@ -111,39 +112,38 @@ class Consumer:
         if has_waited:
             await member.resume()
 
-    async def _accept_or_refuse(self, batch: Sequence[Message]) -> None:
-        """Accept every message or move it to the dead topic; offsets are committed after that."""
-        reasons = await self._accept([record_of(message) for message in batch])
-        refused = [
-            (message, reason)
-            for message, reason in zip(batch, reasons, strict=True)
+    async def _accept_or_bury(self, batch: Sequence[Message], buried: set[str]) -> None:
+        """Accept every message or copy it to the dead topic; offsets are committed after that.
+
+        `buried` has the places of what is in the dead topic, and is kept between the tries of a
+        batch: a message that cannot be published now must not copy its neighbours there again.
+        """
+        records = [record_of(message) for message in batch]
+        reasons = await self._accept(records)
+        refused = {
+            record.place: (message, reason)
+            for message, record, reason in zip(batch, records, reasons, strict=True)
             if reason is not None
-        ]
+        }
         async with asyncio.TaskGroup() as group:
-            tasks = [spawn(group, outcome_of(self._publish_dead(*each))) for each in refused]
-        for task in tasks:
-            if (failure := task.result()) is not None:
+            tasks = {
+                place: spawn(group, outcome_of(self._bury(*each)))
+                for place, each in refused.items()
+                if place not in buried
+            }
+        failures = {place: task.result() for place, task in tasks.items()}
+        buried |= {place for place, failure in failures.items() if failure is None}
+        for failure in failures.values():
+            if failure is not None:
                 raise failure
         self._meter.count(MESSAGES, len(batch) - len(refused), outcome="accepted")
         if refused:
             self._meter.count(MESSAGES, len(refused), outcome="refused")
 
-    async def _publish_dead(self, message: Message, reason: str) -> None:
-        """Publish a message unchanged to the dead topic, with reason and origin as headers."""
-        topic, partition = part_of(message)
+    async def _bury(self, message: Message, reason: str) -> None:
+        await self._dead.publish(message, reason)
+        _, partition = part_of(message)
         offset = offset_of(message)
-        headers = [
-            *cast("Headers", message.headers() or ()),
-            ("penstock-reason", reason),
-            ("penstock-topic", topic),
-            ("penstock-partition", str(partition)),
-            ("penstock-offset", str(offset)),
-        ]
-        try:
-            await self._dead.publish(message.key(), message.value(), headers=headers)
-        except InvalidInput:
-            # The added headers may make it too large. They say where its value can be read.
-            await self._dead.publish(message.key(), None, headers=headers)
         self._log.warning("message.refused", partition=partition, offset=offset, reason=reason)
 
     async def _wait(
