@@ -45,16 +45,25 @@ async def slots_of(db: Pool) -> int:
 
 @pytest.mark.covers("D3", "D33")
 def test_a_repeated_assign_prints_the_same_slot(cli: Cli) -> None:
-    first = cli("slots", "assign", "a", "--at", at(), "--json")
+    """For any instant: who asks again computes it from another now."""
+    first = answer(cli("slots", "assign", "a", "--at", at(), "--json"))
     again = cli("slots", "assign", "a", "--at", at(), "--json")
+    later = cli("slots", "assign", "a", "--at", at(HOUR), "--json")
     second = answer(cli("slots", "assign", "b", "--at", at(), "--json"))
 
-    assert answer(first) == {"eventId": "a", "scheduledTime": at(), "delayMs": 0}
-    assert again.out == first.out
+    slot = {"eventId": "a", "scheduledTime": at(), "delayMs": 0}
+    assert first == slot | {"outcome": "assigned"}
+    assert answer(again) == slot | {
+        "outcome": "existing",
+        "configName": "default",
+        "requestedTime": at(),
+    }
+    assert later.out == again.out
     assert second == {
         "eventId": "b",
         "scheduledTime": at(timedelta(milliseconds=40)),
         "delayMs": 40,
+        "outcome": "assigned",
     }
 
 
@@ -65,7 +74,9 @@ def test_without_json_a_slot_is_printed_for_people(cli: Cli) -> None:
     assert printed["config_name"] == "default"
     assert printed["scheduled_time"] == at(timedelta(milliseconds=40))
     assert printed["delay"] == "25ms"
-    assert printed == record(cli("slots", "show", "a"))
+    assert printed == {"outcome": "assigned"} | record(cli("slots", "show", "a"))
+    again = record(cli("slots", "assign", "a", "--at", at(HOUR)))
+    assert again == printed | {"outcome": "existing"}
 
 
 def test_an_instant_may_be_relative_to_now(cli: Cli) -> None:
@@ -75,13 +86,15 @@ def test_an_instant_may_be_relative_to_now(cli: Cli) -> None:
     assert HOUR < away < 3 * HOUR
 
 
-async def test_the_same_event_for_another_time_is_a_conflict_that_shows_its_slot(
+async def test_in_a_strict_pool_another_time_is_a_conflict_that_shows_its_slot(
     cli: Cli, db: Pool
 ) -> None:
+    made = cli("slots", "config", "set", "default", "strict=true")
     cli("slots", "assign", "a", "--at", at())
 
     message = refused(cli("slots", "assign", "a", "--at", at(SECOND)), 3)
 
+    assert record(made)["strict"] == "yes"
     assert f"existing slot: {at()}, requested for {at()} in pool 'default'" in message
     assert await slots_of(db) == 1
 
@@ -181,12 +194,12 @@ def test_bad_lines_do_not_stop_the_good_ones(cli: Cli, tmp_path: Path) -> None:
     assert ended.code == 1
     assert dict(line.split() for line in ended.out.splitlines()) == {
         "assigned": "2",
-        "conflict": "1",
+        "existing": "1",
         "unknown_config": "1",
         "invalid": "3",
     }
     assert [line.split(":")[0] for line in ended.err.splitlines()] == [
-        f"request {n}" for n in (2, 3, 4, 5, 7)
+        f"request {n}" for n in (3, 4, 5, 7)
     ]
     assert answer(cli("slots", "show", "d", "--json"))["delayMs"] == 40
 
@@ -500,6 +513,7 @@ BAD_CONFIGS = {
     "no duration": (["max_per_window=5", "window_size=long"], "window_size: 'long' is not"),
     "no horizon": (["max_per_window=5", "window_size=1s", "horizon=0"], "horizon: must be"),
     "an odd spacing": (["spacing=odd"], "spacing: 'odd' is neither"),
+    "an odd truth": (["strict=maybe"], "strict: 'maybe' is neither"),
     "a stranger": (["colour=red"], "colour: is not part"),
     "no value": (["spacing"], "spacing: must look like"),
     "twice": (["max_per_window=1", "max_per_window=2"], "max_per_window: is given twice"),
@@ -557,23 +571,33 @@ def halved(cli: Cli, tmp_path: Path) -> Cli:
     return cli
 
 
-def test_a_reflow_prints_the_dry_run_and_then_the_result(halved: Cli) -> None:
+def test_a_reflow_with_yes_prints_what_it_did_and_no_dry_run(halved: Cli) -> None:
+    """Whoever reads `dry_run yes` after --yes believes that nothing has moved."""
     ended = halved("slots", "reflow", "--yes")
 
+    *_, message = ended.out.splitlines()
     printed = record(ended)
-    assert (printed["dry_run"], printed["considered"], printed["moved"]) == ("yes", "200", "199")
+    assert (printed["dry_run"], printed["considered"], printed["moved"]) == ("no", "200", "199")
+    assert ended.out.count("dry_run") == 1
     assert printed["last_after"] == at(16 * SECOND - timedelta(milliseconds=80))
-    message = ended.out.splitlines()[-1]
-    assert message == "moved 199 slots; list them: penstock slots moves --reflow 1"
+    assert message == "list the moves: penstock slots moves --reflow 1"
     last = answer(halved("slots", "show", "e199", "--json"))
     assert last["scheduledTime"] == printed["last_after"]
 
 
-def test_with_json_a_reflow_prints_the_dry_run_and_the_result(halved: Cli) -> None:
-    would, has = answers(halved("slots", "reflow", "--yes", "--json"))
+def test_with_json_a_reflow_with_yes_is_one_result(halved: Cli) -> None:
+    has = answer(halved("slots", "reflow", "--yes", "--json"))
 
-    assert (would["dryRun"], would["reflowId"], would["moved"]) == (True, None, 199)
     assert (has["dryRun"], has["reflowId"], has["moved"]) == (False, 1, 199)
+
+
+def test_a_reflow_with_yes_and_nothing_to_move_says_so(cli: Cli) -> None:
+    cli("slots", "assign", "a", "--at", at())
+
+    ended = cli("slots", "reflow", "--yes")
+
+    assert (ended.code, ended.err) == (0, "no slots to move\n")
+    assert record(ended)["moved"] == "0"
 
 
 def test_a_reflow_without_a_terminal_needs_yes(halved: Cli) -> None:

@@ -32,6 +32,8 @@ REMOVED = (
     # The kernel looks up functions of the slots when it calls them, not before.
     r"function enqueue_many\(.*",
     r"function slot_newcomers\(.*",
+    # Strict pools.
+    r"function (assign_slots|set_slot_config)\(.*",
     # Joined with a sequence that refuses locks.
     r"view (rl_\w+|events|delivery_attempts|subscriptions) .*",
 )
@@ -48,6 +50,9 @@ ADDED = (
     r"(relation|column|view) exec_rate_config\b.*",
     r"trigger CREATE TRIGGER exec_rate_config_is_changed .*",
     r"function (set_lane|change_exec_rate_config)\(.*",
+    # Strict pools.
+    r"(column|constraint) (slot_pool|slot_config)\..*\bis_strict\b.*",
+    r"function (assign_slots|set_slot_config)\(.*is_strict.*",
     # Views refuse to be written or locked.
     r"function refuse_write\(.*",
     r"trigger CREATE TRIGGER \w+_is_read_only .*",

@@ -27,6 +27,7 @@ some_size = st.sampled_from([0.5, 1, 2, 3, 4, 7, 20, 45, 60, 90, 600]).map(
 some_capacity = st.integers(1, 6)
 some_spacing = st.sampled_from(["even", "even", "even", "random"])
 some_horizon = st.sampled_from([DAY, DAY, 2 * DAY])
+some_strictness = st.sampled_from([False, False, True])
 some_zone = st.sampled_from(["UTC", "Etc/GMT-12", "Asia/Kolkata"])  # The second: midnight at START.
 some_days = st.sampled_from([WEEKDAYS, WEEKDAYS, WEEKDAYS, WEEKDAYS[1:4:2], WEEKDAYS[2:3]])
 some_instant = st.builds(
@@ -83,6 +84,7 @@ some_rule = st.builds(
     spacing=some_spacing,
     calendar=some_calendar,
     horizon=some_horizon,
+    is_strict=some_strictness,
 )
 some_cells = st.one_of(
     st.fixed_dictionaries({"max_per_window": some_capacity}),
@@ -96,6 +98,7 @@ some_change = st.fixed_dictionaries(
         "spacing": some_spacing,
         "calendar": some_calendar,
         "horizon": some_horizon,
+        "is_strict": some_strictness,
     },
 )
 

@@ -121,6 +121,7 @@ class Machine:
                     *_columns(periods),
                     WHO,
                     self.now,
+                    wish.is_strict,
                 )
         except InvalidInput:
             return None
@@ -146,7 +147,7 @@ class Machine:
         await self.assign(name, wishes)
 
     async def assign_again(self, name: str, number: int, shift: int) -> None:
-        """Repeat an event: with the same time it gets the same slot, otherwise a conflict."""
+        """Repeat an event: it gets its slot, or a conflict for another time of a strict pool."""
         if not self.ledger.slots:
             return
         slot = _pick(list(self.ledger.slots.values()), number)
@@ -163,6 +164,8 @@ class Machine:
             assert got.outcome == want.outcome
             assert (got.slot is None) == (want.window_at is None)
             if got.slot is not None:
+                stored = self.ledger.slots[got.slot.event_id]
+                assert (got.slot.pool, got.slot.requested_at) == (stored.pool, stored.requested_at)
                 assert (got.slot.window_at, got.slot.position) == (want.window_at, want.position)
                 assert _is_allowed(got.slot.scheduled_at, want)
 

@@ -12,6 +12,7 @@ from httpx import AsyncClient
 from penstock import Penstock
 from penstock.domains.slots.assign import SlotRequest, assign
 from penstock.domains.slots.inspect import read_slot
+from penstock.domains.slots.slot import instant_text
 from tests.api.scene import Callers, problem
 from tests.domains.slots.scene import (
     DAY,
@@ -35,7 +36,7 @@ from tests.domains.slots.scene import (
 
 @pytest.mark.covers("D1", "D2", "D10", "D22", "D23")
 async def test_the_documents_request_gets_the_documents_answer(admin: AsyncClient) -> None:
-    """Callers of the rate limiter that slots replace must not see a difference."""
+    """Callers of the rate limiter that slots replace find its fields, and one more."""
     day = f"{NOON:%Y-%m-%d}"
     request = {"configName": "default", "requestedTime": f"{day}T12:00:00Z"}
 
@@ -44,11 +45,46 @@ async def test_the_documents_request_gets_the_documents_answer(admin: AsyncClien
 
     assert first.status_code == 200
     assert first.headers["content-type"] == "application/json"
-    assert first.text == (f'{{"eventId":"pay-123","scheduledTime":"{day}T12:00:00Z","delayMs":0}}')
+    assert first.text == (
+        f'{{"eventId":"pay-123","scheduledTime":"{day}T12:00:00Z","delayMs":0,'
+        '"outcome":"assigned"}'
+    )
     # A hundred in four seconds are 40 ms apart.
     assert second.text == (
-        f'{{"eventId":"pay-124","scheduledTime":"{day}T12:00:00.040Z","delayMs":40}}'
+        f'{{"eventId":"pay-124","scheduledTime":"{day}T12:00:00.040Z","delayMs":40,'
+        '"outcome":"assigned"}'
     )
+
+
+@pytest.mark.covers("D1", "D2", "D7", "D10", "D89")
+async def test_the_documents_example_as_it_stands_is_answered_from_now_on(
+    admin: AsyncClient,
+) -> None:
+    """Its requested time is in the past; the delay counts from it all the same."""
+    config = """{
+    "configName": "default",
+    "maxPerWindow": 100,
+    "windowSize": "PT4S"
+  }"""
+    request = """{
+  "eventId": "pay-123",
+  "configName": "default",
+  "requestedTime": "2025-06-01T12:00:00Z"
+}"""
+    headers = {"Content-Type": "application/json"}
+    before = datetime.now(UTC) - 60 * SECOND  # The database's clock is another one.
+
+    seeded = await admin.post("/admin/rate-limit/config", content=config, headers=headers)
+    response = await admin.post("/api/v1/slots", content=request, headers=headers)
+
+    assert seeded.status_code == 201
+    slot = body_of(response, 200)
+    assert list(slot) == ["eventId", "scheduledTime", "delayMs", "outcome"]
+    assert slot["eventId"] == "pay-123"
+    scheduled_at = instant_of(slot["scheduledTime"])
+    assert before < scheduled_at < before + HOUR
+    requested_at = datetime(2025, 6, 1, 12, tzinfo=UTC)
+    assert slot["delayMs"] == (scheduled_at - requested_at) // MILLISECOND
 
 
 @pytest.mark.covers("D2", "D32")
@@ -72,6 +108,7 @@ async def test_the_delay_is_in_whole_milliseconds(
         "eventId": config.event("event"),
         "scheduledTime": f"{NOON:%Y-%m-%d}T{given}",
         "delayMs": delay_ms,
+        "outcome": "assigned",
     }
 
 
@@ -122,6 +159,7 @@ async def test_a_slot_can_be_looked_up(shared_admin: AsyncClient) -> None:
         "configId",
         "createdAt",
     ]
+    assigned.pop("outcome")
     assert assigned.items() <= slot.items()
     assert slot["configName"] == config.name
     assert instant_of(slot["requestedTime"]) == after(5.371)
@@ -159,7 +197,7 @@ async def test_an_event_of_any_name_can_be_looked_up_and_cancelled(
 
 
 @pytest.mark.covers("D3", "D33")
-async def test_a_repeated_request_gets_the_same_answer_byte_for_byte(
+async def test_a_repeated_request_gets_the_same_slot(
     shared_admin: AsyncClient, shared_penstock: Penstock
 ) -> None:
     """A caller that lost the answer repeats the request; that must not take a second slot."""
@@ -171,21 +209,47 @@ async def test_a_repeated_request_gets_the_same_answer_byte_for_byte(
     await config.fill(3)
     again = [await shared_admin.post(SLOTS, json=each) for each in (request, zoned)]
 
-    assert {response.content for response in again} == {first.content}
-    assert {response.status_code for response in again} == {200}
+    booked_before = {"configName": config.name, "requestedTime": instant_text(after(0.5))}
+    for response in again:
+        known = body_of(first) | {"outcome": "existing"} | booked_before
+        assert body_of(response, 200) == known
     counted = await shared_penstock.pool.fetchval(
         "SELECT sum(slot_ct) FROM penstock.rl_wndw_ct WHERE wndw_config_nm = $1", config.name
     )
     assert counted == 4
 
 
-@pytest.mark.covers("D85")
-@pytest.mark.parametrize("other", ["time", "config"])
-async def test_the_same_event_with_another_time_or_config_is_a_conflict_with_its_slot(
+@pytest.mark.covers("D3", "D33", "D85")
+@pytest.mark.parametrize("other", ["earlier", "later", "beyond the horizon", "config"])
+async def test_the_same_event_with_another_time_or_config_gets_its_slot(
     shared_admin: AsyncClient, other: str
 ) -> None:
-    """Silently returning the old slot would report a wrong delay."""
+    """A caller that computes now anew on a retry must get the slot that it has, not an error."""
     config, elsewhere = await make_config(shared_admin), await make_config(shared_admin)
+    request = config.request("event", after(1.5)) | {"requestedTime": instant_text(after(1.5))}
+    given = body_of(await shared_admin.post(SLOTS, json=request))
+    times = {"earlier": after(-3600), "later": after(3600), "beyond the horizon": after(40_000_000)}
+    change = {"configName": elsewhere.name}
+    if other in times:
+        change = {"requestedTime": text_of(times[other])}
+
+    response = await shared_admin.post(SLOTS, json=request | change)
+
+    assert given["delayMs"] == 500
+    # The delay counts from the time that the slot was booked for, which the answer names.
+    assert body_of(response, 200) == given | request | {"outcome": "existing"}
+    assert [slot["eventId"] for slot in await config.list_all()] == [given["eventId"]]
+    assert await elsewhere.list_all() == []
+
+
+@pytest.mark.covers("D85")
+@pytest.mark.parametrize("other", ["time", "config"])
+async def test_in_a_strict_config_another_time_or_config_is_a_conflict_with_the_slot(
+    shared_admin: AsyncClient, other: str
+) -> None:
+    """For callers whose ids may collide: they would take another event's slot for their own."""
+    config = await make_config(shared_admin, strict=True)
+    elsewhere = await make_config(shared_admin, strict=True)
     request = config.request("event", after(1))
     given = body_of(await shared_admin.post(SLOTS, json=request))
     change = {"requestedTime": text_of(after(2))}
@@ -194,6 +258,7 @@ async def test_the_same_event_with_another_time_or_config_is_a_conflict_with_its
 
     response = await shared_admin.post(SLOTS, json=request | change)
 
+    given.pop("outcome")
     refusal = problem(response, 409, "slot-conflict")
     assert refusal["event_id"] == given["eventId"]
     assert refusal["existing"] == request | given
@@ -205,15 +270,18 @@ async def test_the_same_event_with_another_time_or_config_is_a_conflict_with_its
 async def test_concurrent_requests_for_one_event_all_get_one_slot(
     admin: AsyncClient, other_admin: AsyncClient, penstock: Penstock
 ) -> None:
-    """Retries may run concurrently, on one node and on several."""
-    request = {"eventId": "event", "requestedTime": text_of(NOON)}
-
+    """Retries may run concurrently, on one node and on several, each with its own time."""
     responses = await asyncio.gather(
-        *(client.post(SLOTS, json=request) for client in [admin, other_admin] * 20)
+        *(
+            client.post(SLOTS, json={"eventId": "event", "requestedTime": text_of(after(number))})
+            for number, client in enumerate([admin, other_admin] * 20)
+        )
     )
 
-    assert {response.status_code for response in responses} == {200}
-    assert len({response.content for response in responses}) == 1
+    answers = [body_of(response) for response in responses]
+    outcomes = [each["outcome"] for each in answers]
+    assert sorted(outcomes) == ["assigned"] + ["existing"] * 39
+    assert len({(each["scheduledTime"], each["delayMs"]) for each in answers}) == 1
     assert await penstock.pool.fetchval("SELECT sum(slot_ct) FROM penstock.rl_wndw_ct") == 1
     taken = await penstock.pool.fetchval(
         "SELECT sum(last_cell - first_cell + 1) FROM penstock.slot_run"
@@ -240,8 +308,8 @@ async def test_an_event_requested_in_two_configs_at_once_gets_one_slot(
         )
     )
 
-    statuses = sorted(response.status_code for response in responses)
-    assert statuses == [200] * 50 + [409] * 50
+    outcomes = sorted(body_of(response)["outcome"] for response in responses)
+    assert outcomes == ["assigned"] * 50 + ["existing"] * 50
     taken = await penstock.pool.fetchval(
         "SELECT sum(last_cell - first_cell + 1) FROM penstock.slot_run"
     )
@@ -422,7 +490,8 @@ async def test_a_time_in_the_past_means_now(shared_admin: AsyncClient, asked: st
     made_at = instant_of((await config.show("event"))["createdAt"])
     assert before <= made_at <= scheduled_at < made_at + 40 * MILLISECOND
     assert slot["delayMs"] == (scheduled_at - instant_of(asked)) // MILLISECOND
-    assert body_of(await shared_admin.post(SLOTS, json=request)) == slot
+    again = body_of(await shared_admin.post(SLOTS, json=request))
+    assert again == slot | request | {"outcome": "existing"}
 
 
 @pytest.mark.covers("D89")

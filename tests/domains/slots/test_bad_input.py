@@ -206,6 +206,8 @@ WRONG_RULES: list[tuple[str, Json, str]] = [
     ("horizon-below-a-day", {"horizon": "PT23H"}, "horizon"),
     ("horizon-over-ten-years", {"horizon": "P3661D"}, "horizon"),
     ("horizon-negative", {"horizon": "-P2D"}, "horizon"),
+    ("strict-a-text", {"strict": "yes"}, "strict"),
+    ("strict-null", {"strict": None}, "strict"),
     ("unknown-field", {"maxPerSecond": 5}, "maxPerSecond"),
 ]  # fmt: skip
 

@@ -102,7 +102,7 @@ async def test_each_request_has_its_own_result_at_its_own_index(
         "assigned",
         "invalid",
         "existing",
-        "conflict",
+        "existing",
         "unknown_config",
         "assigned",
         "beyond_horizon",
@@ -110,9 +110,9 @@ async def test_each_request_has_its_own_result_at_its_own_index(
         "assigned",
     ]
     assert [offset_of(results[index]) for index in (0, 5, 13)] == [0, 0, 1]
-    assert results[2] == known | {"index": 2, "outcome": "existing"}
-    assert results[3].items() >= known.items()
-    assert "for another time or pool" in results[3]["detail"]
+    booked_before = {"configName": config.name, "requestedTime": text_of(after(30))}
+    assert results[2] == known | {"index": 2, "outcome": "existing"} | booked_before
+    assert results[3] == results[2] | {"index": 3}
     assert results[4]["eventId"] == config.event("stray")
     assert "nobody" in results[4]["detail"]
     fields = ["eventId", "requestedTime", "colour", "eventId", "configName", "requestedTime"]
@@ -131,9 +131,23 @@ async def test_an_event_that_occurs_twice_in_a_batch_gets_one_slot(
 
     results = await send(shared_admin, requests, is_array=is_array)
 
-    assert [each["outcome"] for each in results] == ["assigned", "existing", "conflict"]
+    assert [each["outcome"] for each in results] == ["assigned", "existing", "existing"]
     assert len({each["scheduledTime"] for each in results}) == 1
     assert len(await config.list_all()) == 1
+
+
+@each_form
+async def test_in_a_strict_config_another_time_in_a_batch_is_a_conflict(
+    shared_admin: AsyncClient, is_array: bool
+) -> None:
+    config = await make_config(shared_admin, strict=True)
+    requests = [config.request("twin"), config.request("twin"), config.request("twin", after(9))]
+
+    results = await send(shared_admin, requests, is_array=is_array)
+
+    assert [each["outcome"] for each in results] == ["assigned", "existing", "conflict"]
+    assert results[2].items() >= (requests[0] | {"scheduledTime": text_of(NOON)}).items()
+    assert "for another time or pool" in results[2]["detail"]
 
 
 async def test_earlier_times_are_served_first_and_equal_ones_in_their_order(
@@ -158,7 +172,10 @@ async def test_a_batch_sent_again_gets_the_same_slots(shared_admin: AsyncClient)
     first = await send(shared_admin, requests, is_array=False)
     again = await send(shared_admin, requests, is_array=True)
 
-    assert again == [each | {"outcome": "existing"} for each in first]
+    assert again == [
+        each | request | {"outcome": "existing"}
+        for each, request in zip(first, requests, strict=True)
+    ]
 
 
 async def test_ten_thousand_lines_may_arrive_in_any_pieces(shared_admin: AsyncClient) -> None:

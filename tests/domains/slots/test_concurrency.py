@@ -77,7 +77,7 @@ async def test_callers_with_the_same_event_get_the_same_slot(crowd: Pool) -> Non
 
 @pytest.mark.covers("D84", "D85")
 async def test_an_event_requested_in_two_pools_at_once_gets_one_slot(crowd: Pool) -> None:
-    """The second request gets a conflict, and its cell is freed."""
+    """The second request gets the slot of the first, and its cell is freed."""
     async with crowd.acquire() as db:
         await set_config(db, "other", who="test", max_per_window=10, window_size=SECOND)
     events = [f"event-{n}" for n in range(60)]
@@ -88,7 +88,7 @@ async def test_an_event_requested_in_two_pools_at_once_gets_one_slot(crowd: Pool
     answers = await asyncio.gather(*(ask(crowd, pool, batch) for pool, batch in batches))
 
     outcomes = Counter(answer[0].outcome for answer in answers)
-    assert outcomes == {"assigned": 60, "conflict": 60}
+    assert outcomes == {"assigned": 60, "existing": 60}
     async with crowd.acquire() as db:
         assert await taken_and_booked(db) == (60, 60)
 
@@ -106,7 +106,7 @@ async def test_a_bulk_insert_that_collides_with_another_pool_is_repeated(crowd: 
     answers = asked.result()
 
     outcomes = [each.outcome for each in answers]
-    assert outcomes == ["assigned", "conflict", "assigned", "conflict", "assigned"]
+    assert outcomes == ["assigned", "existing", "assigned", "existing", "assigned"]
     assert [each.slot.pool for each in answers if each.slot] == [
         "busy", "other", "busy", "other", "busy",
     ]  # fmt: skip
@@ -161,7 +161,7 @@ async def test_nothing_is_lost_or_duplicated_during_assigns_cancels_and_rule_cha
 
 
 async def test_the_same_events_in_opposite_order_do_not_deadlock_two_pools(crowd: Pool) -> None:
-    """The second waits for the first, and then gets conflicts."""
+    """The second waits for the first, and then gets its slots."""
     async with crowd.acquire() as db:
         await set_config(db, "other", who="test", max_per_window=10, window_size=SECOND)
     forth = [SlotRequest(f"event-{n}", WANTED + n * SECOND) for n in range(2_000)]
@@ -173,6 +173,6 @@ async def test_the_same_events_in_opposite_order_do_not_deadlock_two_pools(crowd
     answers = await asyncio.gather(ask(crowd, "busy", forth), ask(crowd, "other", back))
 
     outcomes = Counter(each.outcome for answer in answers for each in answer)
-    assert outcomes == {"assigned": 2_000, "conflict": 2_000}
+    assert outcomes == {"assigned": 2_000, "existing": 2_000}
     async with crowd.acquire() as db:
         assert await taken_and_booked(db) == (2_000, 2_000)

@@ -62,6 +62,7 @@ async def test_migrations_create_a_default_config_of_100_in_4_seconds(
         "spacing": "even",
         "horizon": "P366D",
         "calendar": None,
+        "strict": False,
         "active": True,
         "createdBy": "migration",
     }
@@ -142,13 +143,55 @@ async def test_the_database_repeats_the_rules(
 @pytest.mark.covers("D7")
 async def test_omitted_fields_keep_their_value(shared_admin: AsyncClient) -> None:
     """A request with the document's three fields must not remove the opening hours."""
-    config = await make_config(shared_admin, spacing="random", horizon="P30D", calendar=OFFICE)
+    config = await make_config(
+        shared_admin, spacing="random", horizon="P30D", calendar=OFFICE, strict=True
+    )
 
     changed = await config.change(maxPerWindow=8, windowSize="PT2S")
 
     assert (changed["maxPerWindow"], changed["windowSize"]) == (8, "PT2S")
     assert (changed["spacing"], changed["horizon"]) == ("random", "P30D")
     assert changed["calendar"] == OFFICE
+    assert changed["strict"] is True
+
+
+async def test_a_pool_becomes_strict_and_lenient_again_with_the_next_request(
+    shared_admin: AsyncClient,
+) -> None:
+    """Its slots stay; only what another time is answered with changes."""
+    config = await make_config(shared_admin)
+    other_time = config.request("event", after(60))
+    await config.assign("event")
+
+    await config.change(maxPerWindow=4, windowSize="PT4S", strict=True)
+    refused = await shared_admin.post(SLOTS, json=other_time)
+    same = await config.assign("event")
+    lenient = await config.change(maxPerWindow=4, windowSize="PT4S", strict=False)
+    given = body_of(await shared_admin.post(SLOTS, json=other_time))
+
+    assert problem(refused, 409, "slot-conflict")["existing"]["requestedTime"] == text_of(NOON)
+    assert given == same
+    assert given["outcome"] == "existing"
+    assert lenient["strict"] is False
+    versions = body_of(await shared_admin.get(f"{CONFIG}/versions?name={config.name}"))["configs"]
+    assert [each["strict"] for each in versions] == [False, True, False]
+
+
+async def test_sql_of_the_previous_release_keeps_a_pool_strict(penstock: Penstock) -> None:
+    """It calls the function without the last parameter."""
+    call: LiteralString = (
+        "SELECT penstock.set_slot_config('sql', 5, interval '1 second', 'even', "
+        "interval '366 days', NULL, NULL, NULL, NULL, NULL, NULL, 'test'{})"
+    )
+
+    await penstock.pool.execute(call.format(", is_strict => true"))
+    await penstock.pool.execute(call.format(""))
+
+    rows = await penstock.pool.fetch(
+        "SELECT pool.is_strict, config.is_strict FROM penstock.slot_pool AS pool "
+        "JOIN penstock.slot_config AS config USING (pool_id) WHERE name = 'sql'"
+    )
+    assert [tuple(row) for row in rows] == [(True, True), (True, True)]
 
 
 async def test_a_calendar_of_null_is_removed(shared_admin: AsyncClient) -> None:
@@ -169,7 +212,7 @@ async def test_an_unknown_config_is_not_found(shared_admin: AsyncClient) -> None
 
 async def test_a_change_is_in_the_audit_with_before_and_after(callers: Callers) -> None:
     config = await make_config(callers.admin)
-    made = await config.change(maxPerWindow=8, windowSize="PT4S")
+    made = await config.change(maxPerWindow=8, windowSize="PT4S", strict=True)
 
     lines = body_of(await callers.admin.get("/audit", params={"subject": config.name}))["items"]
 
@@ -177,6 +220,7 @@ async def test_a_change_is_in_the_audit_with_before_and_after(callers: Callers) 
     assert newest["action"] == "slots.configured"
     assert newest["who"] == made["createdBy"]
     assert (newest["before"]["max_per_window"], newest["after"]["max_per_window"]) == (4, 8)
+    assert (newest["before"]["is_strict"], newest["after"]["is_strict"]) == (False, True)
 
 
 # --------------------------------------------------------------------------------- every node
@@ -380,9 +424,9 @@ async def test_random_spacing_stays_in_the_window_and_after_the_requested_time(
 async def test_random_spacing_is_drawn_once(shared_admin: AsyncClient) -> None:
     config = await make_config(shared_admin, 1, spacing="random")
 
-    answers = [await shared_admin.post(SLOTS, json=config.request("event")) for _ in range(3)]
+    answers = [await config.assign("event") for _ in range(3)]
 
-    assert len({answer.content for answer in answers}) == 1
+    assert len({(each["scheduledTime"], each["delayMs"]) for each in answers}) == 1
 
 
 @pytest.mark.covers("D26", "D27", "D29")

@@ -151,10 +151,25 @@ def test_a_time_beyond_the_horizon_books_nothing() -> None:
     assert len(pool.slots) == 1
 
 
-def test_a_repeated_request_gets_the_same_slot_and_a_different_one_a_conflict() -> None:
+def test_a_repeated_request_gets_the_same_slot_for_any_time_and_pool() -> None:
     ledger = Ledger()
     pool = Pool(FOUR, now=NOON, ledger=ledger)
     other = Pool(FOUR, now=NOON, name="other", ledger=ledger)
+    first = pool.assign("event", NOON, now=NOON)
+
+    again = pool.assign("event", NOON, now=NOON + HOUR)
+    later = pool.assign("event", NOON + SECOND, now=NOON)
+    elsewhere = other.assign("event", NOON, now=NOON)
+
+    assert again == later == elsewhere == replace(first, outcome="existing")
+    assert len(ledger.slots) == 1
+
+
+def test_in_a_strict_pool_another_time_or_pool_is_a_conflict() -> None:
+    ledger = Ledger()
+    strict = replace(FOUR, is_strict=True)
+    pool = Pool(strict, now=NOON, ledger=ledger)
+    other = Pool(strict, now=NOON, name="other", ledger=ledger)
     first = pool.assign("event", NOON, now=NOON)
 
     again = pool.assign("event", NOON, now=NOON + HOUR)
@@ -207,7 +222,7 @@ def test_a_batch_is_served_by_requested_time_then_by_position() -> None:
 
     outcomes = [answer.outcome for answer in answers]
     assert outcomes[:4] == ["assigned", "existing", "assigned", "assigned"]
-    assert outcomes[4:] == ["conflict", "existing", "conflict", "assigned", "beyond_horizon"]
+    assert outcomes[4:] == ["existing", "existing", "existing", "assigned", "beyond_horizon"]
     # Past, early and the second far all mean now, so their order decides; late comes after them.
     assert [seconds(answer.scheduled_at) for answer in answers[:4]] == [4, 0, 1, 2]
     assert [seconds(answers[place].scheduled_at) for place in (4, 7)] == [3, 3]

@@ -30,6 +30,8 @@ Outcome = Literal[
     "assigned", "existing", "conflict", "beyond_horizon", "after_cut_off", "day_full", "exhausted"
 ]
 
+GIVEN = ("assigned", "existing")  # The outcomes of a request that is answered with its slot.
+
 
 class SlotRequest(Struct, frozen=True, gc=False):
     """A request for a slot at or after an instant, for one caller's event."""
@@ -39,7 +41,7 @@ class SlotRequest(Struct, frozen=True, gc=False):
 
 
 class Assigned(Struct, frozen=True, gc=False):
-    """The result of a request. With a conflict, `slot` is the event's existing one."""
+    """The result of a request. If the event had a slot before, `slot` is that one."""
 
     outcome: Outcome
     slot: Slot | None
@@ -52,7 +54,7 @@ async def assign(
     *,
     now: datetime | None = None,
 ) -> Slot:
-    """Return the event's slot; the same request again returns the same one.
+    """Return the event's slot; an event that has one keeps it, for any requested time or pool.
 
     Raises SlotConflict, SlotRefused, InvalidInput, UnknownPool or PoolExhausted; then nothing is
     booked.
@@ -124,7 +126,7 @@ def check(request: SlotRequest) -> None:
 
 def slot_of(assigned: Assigned, pool: str, request: SlotRequest) -> Slot:
     """Return the slot of a request, or raise why there is none."""
-    if assigned.outcome in ("assigned", "existing"):
+    if assigned.outcome in GIVEN:
         assert assigned.slot is not None, "these outcomes have a slot"
         return assigned.slot
     raise refusal_of(assigned, pool, request)

@@ -19,6 +19,7 @@ from penstock.contract.http import ACQUIRE_TIMEOUT, Content, Stream
 from penstock.domains.slots import wire
 from penstock.domains.slots.assign import (
     CHUNK,
+    GIVEN,
     Assigned,
     SlotRequest,
     assign_chunk,
@@ -209,13 +210,18 @@ def _unknown(index: int, request: SlotRequest, unknown: UnknownPool) -> wire.Res
 
 def _result(index: int, assigned: Assigned, pool: str, *, request: SlotRequest) -> wire.Result:
     slot = assigned.slot
-    is_given = assigned.outcome in ("assigned", "existing")
+    is_given = assigned.outcome in GIVEN
+    booked_before = None if assigned.outcome == "assigned" else slot
     return wire.Result(
         index=index,
         outcome=assigned.outcome,
         event_id=request.event_id,
         scheduled_time=None if slot is None else instant_text(slot.scheduled_at),
         delay_ms=None if slot is None else slot.delay_ms,
+        config_name=None if booked_before is None else booked_before.pool,
+        requested_time=(
+            None if booked_before is None else instant_text(booked_before.requested_at)
+        ),
         detail=None if is_given else str(refusal_of(assigned, pool, request)),
     )
 

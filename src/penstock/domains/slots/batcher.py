@@ -5,9 +5,15 @@ from functools import partial
 
 from penstock.base.coalesce import Coalescer
 from penstock.contract.http import ACQUIRE_TIMEOUT
-from penstock.domains.slots.assign import Assigned, SlotRequest, assign_chunk, check, slot_of
+from penstock.domains.slots.assign import (
+    GIVEN,
+    Assigned,
+    SlotRequest,
+    assign_chunk,
+    check,
+    refusal_of,
+)
 from penstock.domains.slots.errors import UnknownPool
-from penstock.domains.slots.slot import Slot
 from penstock.postgres.pool import Pool
 
 BATCH_MAX = 1_000  # More than the usual concurrent callers, and still a few milliseconds of work.
@@ -20,8 +26,11 @@ class SlotBatcher:
         self._db = db
         self._queues: dict[str, Coalescer[SlotRequest, Assigned]] = {}
 
-    async def assign(self, pool: str, request: SlotRequest) -> Slot:
-        """Do as the verb `assign`, in one statement with concurrent requests."""
+    async def assign(self, pool: str, request: SlotRequest) -> Assigned:
+        """Return a result with a slot, in one statement with concurrent requests.
+
+        Raises as the verb `assign`.
+        """
         check(request)
         queue = self._queues.get(pool)
         if queue is None:
@@ -33,7 +42,9 @@ class SlotBatcher:
             # Unknown names from callers must not accumulate in memory.
             self._queues.pop(pool, None)
             raise
-        return slot_of(assigned, pool, request)
+        if assigned.outcome not in GIVEN:
+            raise refusal_of(assigned, pool, request)
+        return assigned
 
     async def _assign(self, pool: str, requests: Sequence[SlotRequest]) -> Sequence[Assigned]:
         async with self._db.acquire(timeout=ACQUIRE_TIMEOUT.total_seconds()) as db:

@@ -54,6 +54,7 @@ class Config:
     spacing: Spacing
     horizon: timedelta
     calendar: Calendar | None
+    is_strict: bool
     effective_at: datetime
     created_at: datetime
     created_by: str
@@ -86,6 +87,7 @@ async def set_config(  # noqa: PLR0913  One argument per field of a config.
     spacing: Spacing | None = None,
     horizon: timedelta | None = None,
     calendar: Calendar | UnsetType | None = UNSET,
+    is_strict: bool | None = None,
     now: datetime | None = None,
 ) -> Config:
     """Create a new version, and the pool if it does not exist; omitted fields stay as they were.
@@ -122,7 +124,13 @@ async def set_config(  # noqa: PLR0913  One argument per field of a config.
         )
         try:
             await db.fetchval(
-                SET_CONFIG, pool, *arguments, who, now, timeout=CHANGE_TIMEOUT.total_seconds()
+                SET_CONFIG,
+                pool,
+                *arguments,
+                who,
+                now,
+                is_strict,
+                timeout=CHANGE_TIMEOUT.total_seconds(),
             )
         except asyncpg.PostgresError as refused:
             if getattr(refused, "sqlstate", None) == "PS400":
@@ -212,6 +220,7 @@ def _config(row: Row) -> Config:
         spacing=row["spacing"],
         horizon=row["horizon"],
         calendar=None if calendar is None else msgspec.json.decode(calendar, type=Calendar),
+        is_strict=row["is_strict"],
         effective_at=row["effective_at"],
         created_at=row["created_at"],
         created_by=row["created_by"],
@@ -223,5 +232,13 @@ def _audited(config: Config) -> dict[str, Any]:
     plain = msgspec.to_builtins(config)
     return {
         name: plain[name]
-        for name in ("version", "max_per_window", "window_size", "spacing", "horizon", "calendar")
+        for name in (
+            "version",
+            "max_per_window",
+            "window_size",
+            "spacing",
+            "horizon",
+            "calendar",
+            "is_strict",
+        )
     }

@@ -37,7 +37,7 @@ class UnknownSlot(NotFound):
 
 @dataclass(eq=False)
 class SlotConflict(Conflict):
-    """The event has a slot already, for another time or pool; `existing` shows it."""
+    """The pool is strict, and the event has a slot for another time or pool, `existing`."""
 
     code: ClassVar[str] = "slot-conflict"
     event_id: str

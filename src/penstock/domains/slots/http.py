@@ -151,6 +151,7 @@ async def configure(call: Call[NoParameters, wire.NewConfig]) -> Reply[wire.Conf
             spacing=None if given.spacing is msgspec.UNSET else given.spacing,
             horizon=None if given.horizon is msgspec.UNSET else given.horizon,
             calendar=given.calendar,
+            is_strict=None if given.strict is msgspec.UNSET else given.strict,
         )
     return Reply(to_wire_config(made), 201)
 

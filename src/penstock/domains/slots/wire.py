@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from penstock.calendar.calendar import Calendar
 from penstock.contract.paging import Limit
-from penstock.domains.slots import config, forecast, inspect, reflow, slot
+from penstock.domains.slots import assign, config, forecast, inspect, reflow, slot
 from penstock.domains.slots.assign import EVENT_ID_LENGTH_MAX
 from penstock.domains.slots.config import DEFAULT, MAX_PER_WINDOW, NAME_LENGTH_MAX, Spacing
 from penstock.domains.slots.forecast import COUNT_MAX
@@ -103,17 +103,25 @@ class NewConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, r
     spacing: Spacing | UnsetType = UNSET
     horizon: timedelta | UnsetType = UNSET
     calendar: Calendar | UnsetType | None = UNSET
+    strict: bool | UnsetType = UNSET
 
 
 # ---------------------------------------------------------------------------------- answers
 
 
-class Assigned(Struct, frozen=True, kw_only=True, rename="camel"):
-    """When an event is scheduled, and how long after the requested time."""
+class Assigned(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """When an event is scheduled, and how long after the requested time.
+
+    `existing` means that the event had this slot before; then `configName` and `requestedTime` are
+    those of the request that booked it, from which the delay counts.
+    """
 
     event_id: str
     scheduled_time: InstantText
     delay_ms: int
+    outcome: Literal["assigned", "existing"]
+    config_name: str | None = None
+    requested_time: InstantText | None = None
 
 
 class Slot(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -137,7 +145,10 @@ class SlotPage(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Result(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The result of one request of a batch; `index` is its position in the batch."""
+    """The result of one request of a batch; `index` is its position in the batch.
+
+    A slot that was booked before has `configName` and `requestedTime`, those it was booked with.
+    """
 
     index: int
     outcome: Literal[
@@ -154,6 +165,8 @@ class Result(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tr
     event_id: str | None = None
     scheduled_time: InstantText | None = None
     delay_ms: int | None = None
+    config_name: str | None = None
+    requested_time: InstantText | None = None
     detail: str | None = None
 
 
@@ -225,6 +238,7 @@ class Config(Struct, frozen=True, kw_only=True, rename="camel"):
     spacing: Spacing
     horizon: timedelta
     calendar: Calendar | None
+    strict: bool
     effective_from: InstantText
     active: bool
     created_at: InstantText
@@ -246,12 +260,18 @@ class Flushed(Struct, frozen=True, kw_only=True, rename="camel"):
 # ------------------------------------------------------------------------- from the domain
 
 
-def to_wire_assigned(found: slot.Slot) -> Assigned:
-    """Return the answer to a request for a slot."""
+def to_wire_assigned(given: assign.Assigned) -> Assigned:
+    """Return the answer to a request that has a slot."""
+    found = given.slot
+    assert found is not None, "a request without a slot is answered with an error"
+    is_new = given.outcome == "assigned"
     return Assigned(
         event_id=found.event_id,
         scheduled_time=instant_text(found.scheduled_at),
         delay_ms=found.delay_ms,
+        outcome="assigned" if is_new else "existing",
+        config_name=None if is_new else found.pool,
+        requested_time=None if is_new else instant_text(found.requested_at),
     )
 
 
@@ -280,6 +300,7 @@ def to_wire_config(found: config.Config) -> Config:
         spacing=found.spacing,
         horizon=found.horizon,
         calendar=found.calendar,
+        strict=found.is_strict,
         effective_from=instant_text(found.effective_at),
         active=found.is_active,
         created_at=instant_text(found.created_at),

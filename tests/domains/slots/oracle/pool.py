@@ -146,10 +146,10 @@ class Pool:
                 results.append(booked[places[event_id]])
             elif stored is None:
                 results.append(Assignment(outcome="beyond_horizon"))
-            elif (stored.pool, stored.requested_at) == (self.name, requested_at):
-                results.append(_assignment("existing", stored.place))
             else:
-                results.append(_assignment("conflict", stored.place))
+                is_same = (stored.pool, stored.requested_at) == (self.name, requested_at)
+                is_conflict = self.rule.is_strict and not is_same
+                results.append(_assignment("conflict" if is_conflict else "existing", stored.place))
         return results
 
     def change(self, rule: Rule, *, now: datetime) -> datetime:

@@ -29,6 +29,7 @@ class Rule:
     spacing: Spacing = "even"
     calendar: Calendar | None = None
     horizon: timedelta = timedelta(days=366)
+    is_strict: bool = False
 
     @property
     def grid(self) -> Grid:

@@ -8,12 +8,11 @@ import click
 
 from penstock.console.database import ask, data_dir_option
 from penstock.console.exits import Exit
-from penstock.console.output import json_option
+from penstock.console.output import json_option, print_json, print_record
 from penstock.console.values import parse_instant
-from penstock.domains.slots.assign import SlotRequest
-from penstock.domains.slots.assign import assign as assign_slot
+from penstock.domains.slots.assign import SlotRequest, assign_many, slot_of
 from penstock.domains.slots.commands.many import assign_lines
-from penstock.domains.slots.commands.typed_options import naming_options, print_wire, utf8
+from penstock.domains.slots.commands.typed_options import naming_options, readable, utf8
 from penstock.domains.slots.config import DEFAULT
 from penstock.domains.slots.wire import to_wire_assigned, to_wire_slot
 
@@ -41,9 +40,10 @@ def assign(
 ) -> None:
     """Assign the first free slot at or after an instant to an event.
 
-    The same request again returns the same slot; the same event with another instant or pool is a
-    conflict. Lines of a file are objects with `eventId`, `requestedTime` and optionally
-    `configName`; each has its own result, and the exit code is 1 if one of them got no slot.
+    An event that has a slot gets that slot again, for any instant and pool; in a strict pool,
+    another instant or pool is a conflict. Lines of a file are objects with `eventId`,
+    `requestedTime` and optionally `configName`; each has its own result, and the exit code is 1 if
+    one of them got no slot.
     """
     if source is not None:
         if event_id or at or pool:
@@ -58,5 +58,9 @@ def assign(
         raise click.UsageError("give either EVENT_ID and --at, or --file")
     request = SlotRequest(event_id, parse_instant(at, field="--at"))
     with naming_options():
-        slot = ask(data_dir, lambda db: assign_slot(db, pool or DEFAULT, request))
-    print_wire(to_wire_assigned(slot) if as_json else to_wire_slot(slot), as_json=as_json)
+        (given,) = ask(data_dir, lambda db: assign_many(db, pool or DEFAULT, [request]))
+        slot = slot_of(given, pool or DEFAULT, request)
+    if as_json:
+        print_json(to_wire_assigned(given))
+    else:
+        print_record({"outcome": given.outcome} | readable(to_wire_slot(slot)), as_json=False)

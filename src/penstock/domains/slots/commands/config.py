@@ -14,7 +14,7 @@ from penstock.base.errors import InvalidInput
 from penstock.calendar.calendar import Calendar
 from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.output import json_option, print_json, print_rows
-from penstock.console.values import parse_duration
+from penstock.console.values import BOOLEANS, parse_duration
 from penstock.domains.slots.commands.typed_options import (
     name_argument,
     naming_options,
@@ -31,7 +31,7 @@ from penstock.domains.slots.config import (
 )
 from penstock.domains.slots.wire import to_wire_config
 
-FIELDS = ("max_per_window", "window_size", "spacing", "horizon")
+FIELDS = ("max_per_window", "window_size", "spacing", "horizon", "strict")
 CALENDAR_BYTES_MAX = 1024 * 1024  # Twenty times the largest valid calendar.
 
 
@@ -43,6 +43,7 @@ class Changes:
     window_size: timedelta | None = None
     spacing: Spacing | None = None
     horizon: timedelta | None = None
+    strict: bool | None = None
 
 
 @click.group()
@@ -117,6 +118,7 @@ def set_(
                 spacing=changes.spacing,
                 horizon=changes.horizon,
                 calendar=calendar,
+                is_strict=changes.strict,
             ),
         )
     print_wire(to_wire_config(made), as_json=as_json)
@@ -142,6 +144,8 @@ def parse_changes(words: Iterable[str]) -> Changes:
                 changes.spacing = _spacing(value)
             case "horizon":
                 changes.horizon = parse_duration(value, field=field)
+            case "strict":
+                changes.strict = _truth(field, value)
             case _:
                 known = ", ".join(FIELDS)
                 raise InvalidInput(field, f"is not part of a pool's rule; known: {known}")
@@ -153,6 +157,12 @@ def _whole(field: str, value: str) -> int:
     if not (value.isascii() and value.removeprefix("-").isdecimal()):
         raise InvalidInput(field, f"{value!r:.60} is not a whole number")
     return int(value[:20])
+
+
+def _truth(field: str, value: str) -> bool:
+    if value.lower() not in BOOLEANS:
+        raise InvalidInput(field, f"{value!r:.60} is neither true nor false")
+    return BOOLEANS[value.lower()]
 
 
 def _spacing(value: str) -> Spacing:

@@ -13,12 +13,12 @@ from penstock.console.database import find_dsn, migrated
 from penstock.console.output import print_lines, progress_bar
 from penstock.contract.http import Content, Stream
 from penstock.domains.slots import wire
+from penstock.domains.slots.assign import GIVEN
 from penstock.domains.slots.batch import NDJSON, answer_batch
 from penstock.postgres.pool import database_away, open_pool
 
 CHUNK_BYTES = 256 * 1024
 REFUSALS_MAX = 10  # Enough to see the cause; --json prints all.
-GIVEN = {"assigned", "existing"}
 
 
 def assign_lines(source: BinaryIO, data_dir: Path | None, *, as_json: bool) -> bool:
@@ -69,7 +69,7 @@ async def _report(answers: Content, *, as_json: bool) -> bool:
             refusals.append(result)
     if not as_json:
         _summarise(outcomes, refusals)
-    return outcomes.keys() <= GIVEN
+    return outcomes.keys() <= set(GIVEN)
 
 
 async def _lines(body: bytes | AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -14,6 +14,8 @@ from penstock.domains.slots.reflow import reflow as reflow_pool
 from penstock.domains.slots.wire import to_wire_reflow
 from penstock.postgres.pool import Connection
 
+NO_MOVES = "no slots to move"
+
 
 @click.command()
 @config_option
@@ -35,8 +37,8 @@ def reflow(
 ) -> None:
     """Reassign future slots under the present rule, after it was changed.
 
-    Prints first what would move, and asks for confirmation. Slots keep their order, and none moves
-    before its requested time. Every move is recorded.
+    Prints first what would move and asks for confirmation, unless --yes is given. Slots keep their
+    order, and none moves before its requested time. Every move is recorded.
     """
     frozen = None if freeze_until is None else parse_instant(freeze_until, field="--freeze-until")
 
@@ -48,24 +50,19 @@ def reflow(
 
         with naming_options():
             done = ask(data_dir, work)
-        if is_dry_run or as_json:
-            print_wire(to_wire_reflow(pool, done, is_dry_run=is_dry_run), as_json=as_json)
+        print_wire(to_wire_reflow(pool, done, is_dry_run=is_dry_run), as_json=as_json)
         return done
 
-    would = run(is_dry_run=True)
-    if dry_run:
-        return
-    if would.moved == 0:
-        click.echo("no slots to move", err=True)
-        return
-    if not yes:
+    if dry_run or not yes:
+        would = run(is_dry_run=True)
+        if dry_run:
+            return
+        if would.moved == 0:
+            click.echo(NO_MOVES, err=True)
+            return
         confirm(f"Move {would.moved:,} slots of pool {pool}?")
     done = run(is_dry_run=False)
-    if not as_json:
-        click.echo(f"\n{_summary(done)}")
-
-
-def _summary(done: Reflow) -> str:
     if done.reflow_id is None:
-        return "no slots to move"
-    return f"moved {done.moved:,} slots; list them: penstock slots moves --reflow {done.reflow_id}"
+        click.echo(NO_MOVES, err=True)
+    elif not as_json:
+        click.echo(f"list the moves: penstock slots moves --reflow {done.reflow_id}")

@@ -1,9 +1,10 @@
 -- Assign each event a slot of a pool at or after the time that it asks for, and return one row per
--- event, in order. A time in the past means from now on. Outcomes: assigned; existing (the same
--- request was made before; its slot is returned); conflict (the event has a slot for another time
--- or pool, which is returned); beyond_horizon, after_cut_off, day_full, exhausted (nothing was
--- booked). Earlier times are served first, equal ones in the given order. Raises PS404 for an
--- unknown pool. Callers of one pool wait for each other until they commit.
+-- event, in order. A time in the past means from now on. Outcomes: assigned; existing (the event
+-- has a slot, which is returned, whatever time or pool it was booked for); conflict (the pool is
+-- strict, and the event has a slot for another time or pool, which is returned); beyond_horizon,
+-- after_cut_off, day_full, exhausted (nothing was booked). Earlier times are served first, equal
+-- ones in the given order. Raises PS404 for an unknown pool. Callers of one pool wait for each other
+-- until they commit.
 CREATE OR REPLACE FUNCTION penstock.assign_slots(
     pool text, event_ids text[], requested_ats timestamptz[], at timestamptz DEFAULT NULL
 ) RETURNS TABLE (
@@ -189,9 +190,12 @@ BEGIN
     SELECT g.index,
         CASE
             WHEN slot.event_id IS NULL THEN coalesce(refused.refusal, 'beyond_horizon')
-            WHEN slot.pool_id <> this.pool_id OR slot.requested_at <> g.requested_at THEN 'conflict'
-            WHEN w.index IS NULL THEN 'existing'
-            ELSE 'assigned'
+            -- Wanted, and in this pool, which is locked: it was booked above.
+            WHEN w.index IS NOT NULL AND slot.pool_id = this.pool_id THEN 'assigned'
+            WHEN this.is_strict
+                AND (slot.pool_id <> this.pool_id OR slot.requested_at <> g.requested_at)
+                THEN 'conflict'
+            ELSE 'existing'
         END,
         g.event_id, slot.pool_id, slot.requested_at, slot.scheduled_at, slot.window_at,
         slot.position, slot.config_id, slot.created_at

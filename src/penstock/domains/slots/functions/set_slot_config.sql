@@ -1,12 +1,12 @@
 -- Create a new version of a pool's rule, or a pool with its first one; returns the version's id. It
 -- applies to all callers once this commits: from the present window on, or, where the window's size
 -- changes, from the next edge of the new windows. Slots stay where they are, and count. NULL
--- periods mean always open.
+-- periods mean always open; without is_strict, it is as in the version before.
 CREATE OR REPLACE FUNCTION penstock.set_slot_config(
     pool text, max_per_window integer, window_size interval, spacing text, horizon interval,
     calendar jsonb, cut_off_policy text,
     starts timestamptz[], ends timestamptz[], days date[], cut_offs timestamptz[],
-    who text, at timestamptz DEFAULT NULL
+    who text, at timestamptz DEFAULT NULL, is_strict boolean DEFAULT NULL
 ) RETURNS integer
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -19,10 +19,13 @@ DECLARE
     edge bigint;
     edge_at timestamptz;
     made integer;
+    strict_now boolean;
     last_at timestamptz;
 BEGIN
     INSERT INTO penstock.slot_pool (name) VALUES (set_slot_config.pool) ON CONFLICT DO NOTHING;
-    SELECT pool_id INTO this_pool FROM penstock.slot_pool
+    SELECT pool_id, coalesce(set_slot_config.is_strict, slot_pool.is_strict)
+    INTO this_pool, strict_now
+    FROM penstock.slot_pool
     WHERE name = set_slot_config.pool
     FOR UPDATE;
     now_at := coalesce(set_slot_config.at, clock_timestamp());
@@ -43,12 +46,12 @@ BEGIN
 
     INSERT INTO penstock.slot_config (
         pool_id, version, max_per_window, window_size, spacing, horizon, calendar, cut_off_policy,
-        effective_at, created_at, created_by, is_active)
+        is_strict, effective_at, created_at, created_by, is_active)
     VALUES (
         this_pool, coalesce(previous_version, 0) + 1, set_slot_config.max_per_window,
         set_slot_config.window_size, set_slot_config.spacing, set_slot_config.horizon,
         set_slot_config.calendar, set_slot_config.cut_off_policy,
-        edge_at, now_at, set_slot_config.who, true)
+        strict_now, edge_at, now_at, set_slot_config.who, true)
     RETURNING config_id INTO made;
 
     DELETE FROM penstock.slot_run
@@ -81,6 +84,7 @@ BEGIN
     WHERE pool_id = this_pool;
     UPDATE penstock.slot_pool
     SET horizon = set_slot_config.horizon,
+        is_strict = strict_now,
         mixed_until = greatest(mixed_until, last_at)
     WHERE pool_id = this_pool;
     IF last_at > edge_at THEN
