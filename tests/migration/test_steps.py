@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from penstock.postgres.errors import BadMigration
-from penstock.postgres.migrate import check, migrate, missing
+from penstock.postgres.migrate import check, compare, migrate
 from penstock.postgres.pool import Connection, connect
 from penstock.postgres.steps import read_steps
 from tests.migration.owner import Owner
@@ -187,12 +187,12 @@ async def test_a_release_is_refused_once_an_unknown_post_step_was_applied(
 async def test_what_is_missing_is_listed_and_not_applied(
     connection: Connection, halves: Owner
 ) -> None:
-    nothing = await missing(connection, [halves.name])
+    nothing = (await compare(connection, [halves.name])).missing
     await migrate(connection, [halves.name])
     halves.define("one", "CREATE OR REPLACE FUNCTION public.one() RETURNS int RETURN 1;")
 
-    between = await missing(connection, [halves.name])
-    with_post = await missing(connection, [halves.name], post=True)
+    between = (await compare(connection, [halves.name])).missing
+    with_post = (await compare(connection, [halves.name], post=True)).missing
 
     assert nothing == [
         f"{halves.name}/{name}" for name in ("0001_start", "0002_grow", "0003_pre_add_size")

@@ -13,7 +13,7 @@ import click
 
 from penstock.base.errors import BadSetting, PenstockError
 from penstock.base.settings import settings
-from penstock.cli.migrate import pending
+from penstock.cli.migrate import NEWER, compare_schema
 from penstock.compose.domains import chosen_domains, read_settings_of
 from penstock.console.database import connected, data_dir_option, find_dsn, lent_resources
 from penstock.console.exits import Exit, message
@@ -21,6 +21,7 @@ from penstock.console.output import duration, json_option, print_lines, print_ro
 from penstock.contract import Check, Domain, Finding, Resources
 from penstock.kernel.inspect import LaneDepth, measure_lanes
 from penstock.kernel.lane import list_lanes
+from penstock.postgres.errors import BadMigration
 from penstock.postgres.pool import Connection, address, database_away
 from penstock.postgres.statement import statement
 
@@ -64,11 +65,10 @@ async def _checks(data_dir: Path | None) -> AsyncGenerator[Finding]:
     async with connected(data_dir) as db:
         async for each in _server(db, find_dsn(data_dir)):
             yield each
-        missing = await pending(db)
-        if missing:
-            yield Finding("fail", "schema", f"lacks {', '.join(missing)}; run: penstock migrate")
+        schema = await _schema(db)
+        yield schema
+        if schema.verdict == "fail":
             return
-        yield Finding("ok", "schema", "up to date")
         async for each in _lanes(db):
             yield each
     async with lent_resources(data_dir) as resources:
@@ -93,6 +93,19 @@ def _settings() -> Finding:
     except BadSetting as wrong:
         return Finding("fail", "settings", str(wrong))
     return Finding("ok", "settings", f"log level {settings().log_level}")
+
+
+async def _schema(db: Connection) -> Finding:
+    try:
+        found = await compare_schema(db)
+    except BadMigration as refused:
+        return Finding("fail", "schema", str(refused))
+    if found.missing:
+        detail = f"lacks {', '.join(found.missing)}; run: penstock migrate"
+        return Finding("fail", "schema", detail)
+    if found.newer:
+        return Finding("warn", "schema", f"{NEWER}: {', '.join(found.newer)}")
+    return Finding("ok", "schema", "up to date")
 
 
 async def _server(db: Connection, dsn: str) -> AsyncGenerator[Finding]:

@@ -10,10 +10,13 @@ from penstock.compose.domains import chosen_domains, migration_packages
 from penstock.console.database import ask, data_dir_option
 from penstock.console.exits import Exit
 from penstock.console.output import json_option, print_json
+from penstock.postgres.migrate import Difference, compare
 from penstock.postgres.migrate import migrate as apply
-from penstock.postgres.migrate import missing
 from penstock.postgres.pool import Connection
 from penstock.postgres.search_path import extend_search_path
+
+UP_TO_DATE = "the schema is up to date"
+NEWER = "the schema is newer than this release, which runs on it until `penstock migrate --post`"
 
 
 @click.command()
@@ -41,20 +44,34 @@ def migrate(
     if check and search_path:
         raise click.UsageError("--check changes nothing and excludes --search-path")
     packages = migration_packages(chosen_domains())
-    names = ask(data_dir, partial(missing if check else apply, owners=packages, post=post))
+    if check:
+        _report(ask(data_dir, partial(compare, owners=packages, post=post)), as_json=as_json)
+        return
+    names = ask(data_dir, partial(apply, owners=packages, post=post))
     if search_path and ask(data_dir, extend_search_path):
         names.append("search_path")
     if as_json:
-        print_json({"missing" if check else "applied": names})
-    elif names:
-        for name in names:
-            click.echo(f"{'missing' if check else 'applied'} {name}")
+        print_json({"applied": names})
     else:
-        click.echo("the schema is up to date")
-    if check and names:
+        click.echo("\n".join(f"applied {name}" for name in names) or UP_TO_DATE)
+
+
+def _report(found: Difference, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"missing": found.missing, "newer": found.newer})
+    else:
+        for name in found.missing:
+            click.echo(f"missing {name}")
+        for name in found.newer:
+            click.echo(f"newer {name}")
+        if found.newer:
+            click.echo(NEWER)
+        elif not found.missing:
+            click.echo(UP_TO_DATE)
+    if found.missing:
         sys.exit(Exit.FAILED)
 
 
-async def pending(db: Connection) -> list[str]:
-    """Return what this release needs and the database lacks."""
-    return await missing(db, migration_packages(chosen_domains()))
+async def compare_schema(db: Connection) -> Difference:
+    """Return how the database differs from this release; raises BadMigration if it cannot run."""
+    return await compare(db, migration_packages(chosen_domains()))

@@ -1,7 +1,7 @@
 """The errors of the database and of the embedded server.
 
 PenstockError
-├── BadMigration
+├── BadMigration, MigrationDenied
 └── Unavailable: DatabaseAway, DataFolderBusy, EmbeddedFailed
 """
 
@@ -23,6 +23,30 @@ class BadMigration(PenstockError):
 
     def __str__(self) -> str:
         return f"migration {self.owner}/{self.migration}: {self.reason}"
+
+
+@dataclass(eq=False)
+class MigrationDenied(PenstockError):
+    """Migrations are missing, and the database role may not apply them.
+
+    `schema_owner` is the role that may, or None if the schema does not exist yet.
+    """
+
+    code: ClassVar[str] = "migration-denied"
+    migrations: tuple[str, ...]
+    role: str
+    schema_owner: str | None
+
+    def __str__(self) -> str:
+        who = (
+            f"the role {self.schema_owner!r}, which owns the schema"
+            if self.schema_owner
+            else "a role that has CREATE on the database"
+        )
+        return (
+            f"not applied: {', '.join(self.migrations)}; the role {self.role!r} may not change the "
+            f"schema; run: penstock migrate, as {who}"
+        )
 
 
 @dataclass(eq=False)

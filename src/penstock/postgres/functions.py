@@ -121,12 +121,21 @@ def _sorted(functions: list[Function]) -> list[Function]:
         raise BadMigration(functions[0].owner, names, "these refer to each other") from cycle
 
 
-async def outdated_functions(
-    connection: Connection, owner: str, functions: Sequence[Function]
-) -> list[Function]:
+async def list_functions(connection: Connection, owner: str) -> list[Row]:
+    """Return which versions the database has."""
+    return await connection.fetch(LIST_FUNCTIONS, owner)
+
+
+def outdated_functions(functions: Sequence[Function], applied: Sequence[Row]) -> list[Function]:
     """Return those whose text here is newer than that of the database."""
-    applied = {row["name"]: row for row in await connection.fetch(LIST_FUNCTIONS, owner)}
-    return [each for each in functions if _is_newer(each, applied.get(each.name))]
+    by_name = {row["name"]: row for row in applied}
+    return [each for each in functions if _is_newer(each, by_name.get(each.name))]
+
+
+def newer_functions(functions: Sequence[Function], applied: Sequence[Row]) -> list[str]:
+    """Return the names of those whose text in the database is of a newer release."""
+    versions = {row["name"]: row["version"] for row in applied}
+    return [each.name for each in functions if versions.get(each.name, 0) > each.version]
 
 
 def _is_newer(shipped: Function, applied: Row | None) -> bool:
@@ -143,7 +152,8 @@ async def apply_functions(
     connection: Connection, owner: str, functions: Sequence[Function]
 ) -> list[str]:
     """Apply what is newer here, all or nothing, and return the names; `functions` is in order."""
-    names = {each.name for each in await outdated_functions(connection, owner, functions)}
+    applied = await list_functions(connection, owner)
+    names = {each.name for each in outdated_functions(functions, applied)}
     if not names:
         return []
     async with connection.transaction():

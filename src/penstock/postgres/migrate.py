@@ -10,10 +10,13 @@ from datetime import timedelta
 
 import asyncpg
 
-from penstock.postgres.errors import BadMigration
+from penstock.base.errors import BadSetting
+from penstock.postgres.errors import BadMigration, MigrationDenied
 from penstock.postgres.functions import (
     Function,
     apply_functions,
+    list_functions,
+    newer_functions,
     outdated_functions,
     read_functions,
 )
@@ -25,13 +28,23 @@ MIGRATION_TIMEOUT = timedelta(minutes=30)  # An index on a table of 100M rows is
 LOCK_ID = 0x70656E73746F636B  # "penstock" in ASCII; every process asks for the same lock.
 
 CREATE_LEDGER = statement(__package__, "create_ledger.sql")
+HAS_LEDGER = statement(__package__, "has_ledger.sql")
 LIST_APPLIED = statement(__package__, "list_applied.sql")
 RECORD_MIGRATION = statement(__package__, "record_migration.sql")
 FORGET_MIGRATIONS = statement(__package__, "forget_migrations.sql")
+READ_ROLES = statement(__package__, "read_roles.sql")
 LOCK_MIGRATIONS = statement(__package__, "lock_migrations.sql")
 UNLOCK_MIGRATIONS = statement(__package__, "unlock_migrations.sql")
 
 _TIMEOUT_SECONDS = MIGRATION_TIMEOUT.total_seconds()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """How the database differs from this release: names of steps and functions."""
+
+    missing: list[str]
+    newer: list[str]  # Of a newer release. It has removed nothing, so this one can run.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +53,18 @@ class Plan:
 
     owner: str
     functions: list[Function]
+    outdated: list[Function]
     adopted: Step | None  # Stands in the ledger as the steps that it replaces.
     pre: list[Step]
     due_post: list[Step]  # Of earlier releases: a later pre step is shipped too.
     last_post: list[Step]  # Of this release: the previous one may still run.
+    newer: list[str]  # Steps and functions that only a newer release ships.
+
+    def missing(self, *, post: bool) -> list[str]:
+        """Return the names of what is to be applied."""
+        steps = self.pre + self.due_post + (self.last_post if post else [])
+        names = [f"{self.owner}/{step.name}" for step in steps]
+        return names + _summary(self.owner, [each.name for each in self.outdated])
 
 
 async def migrate(
@@ -54,12 +75,32 @@ async def migrate(
     The post steps of this release are applied with `post` only, or by the next release. Each step
     runs in a transaction of its own, so a failure leaves the earlier ones in place and a repeat
     goes on from there. Raises BadMigration when an applied step was edited, or when a newer release
-    has removed what this one needs. `owners` are packages, such as "penstock.kernel".
+    has removed what this one needs, and MigrationDenied when the role may not change the schema. If
+    nothing is missing, the role needs no right to. `owners` are packages, such as
+    "penstock.kernel".
     """
+    plans = await _plan_all(connection, owners)
+    names = [name for plan in plans for name in plan.missing(post=post)]
+    if not names and not any(plan.adopted for plan in plans):
+        return []
+    try:
+        return await _migrate(connection, owners, post=post)
+    except asyncpg.InsufficientPrivilegeError as refused:
+        roles = await connection.fetchrow(READ_ROLES)
+        assert roles is not None, "a SELECT without FROM has one row"
+        raise MigrationDenied(
+            tuple(names), role=roles["role"], schema_owner=roles["schema_owner"]
+        ) from refused
+
+
+async def _migrate(connection: Connection, owners: Sequence[str], *, post: bool) -> list[str]:
     await connection.execute(LOCK_MIGRATIONS, LOCK_ID, timeout=_TIMEOUT_SECONDS)
     try:
-        await connection.execute(CREATE_LEDGER)
-        plans = [await _plan(connection, owner) for owner in owners]
+        # The schema's owner may lack CREATE on the database, which this needs even if it exists.
+        if not await connection.fetchval(HAS_LEDGER):
+            await connection.execute(CREATE_LEDGER)
+        # Planned again: another process may have migrated before this one got the lock.
+        plans = await _plan_all(connection, owners)
         applied: list[str] = []
         for plan in plans:
             if plan.adopted:
@@ -77,51 +118,69 @@ async def migrate(
     return applied
 
 
-async def missing(
+async def compare(
     connection: Connection, owners: Sequence[str], *, post: bool = False
-) -> list[str]:
-    """Return the names of what `migrate` would apply, and raise what it would; only reads."""
-    names: list[str] = []
-    for owner in owners:
-        try:
-            plan = await _plan(connection, owner)
-            functions = await outdated_functions(connection, owner, plan.functions)
-        except (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError):
-            plan = _compare(owner, [])
-            functions = plan.functions
-        steps = plan.pre + plan.due_post + (plan.last_post if post else [])
-        names += [f"{owner}/{step.name}" for step in steps]
-        names += _summary(owner, [each.name for each in functions])
-    return names
+) -> Difference:
+    """Return what `migrate` would apply and what it would not know; raises as it would.
+
+    Only reads.
+    """
+    plans = await _plan_all(connection, owners)
+    return Difference(
+        missing=[name for plan in plans for name in plan.missing(post=post)],
+        newer=[name for plan in plans for name in plan.newer],
+    )
 
 
 async def check(connection: Connection, owners: Sequence[str]) -> None:
     """Raise BadMigration unless this release can run on the database as it is; only reads."""
-    names = await missing(connection, owners)
+    names = (await compare(connection, owners)).missing
     if names:
         owner, _, name = names[0].partition("/")
-        raise BadMigration(owner, name, "is not applied; run: penstock migrate")
+        rest = f", which also applies {', '.join(names[1:])}" if names[1:] else ""
+        raise BadMigration(owner, name, f"is not applied; run: penstock migrate{rest}")
+
+
+async def _plan_all(connection: Connection, owners: Sequence[str]) -> list[Plan]:
+    try:
+        return [await _plan(connection, owner) for owner in owners]
+    except asyncpg.InsufficientPrivilegeError as refused:
+        # Without a right to read the ledgers, the role can run nothing either.
+        reason = f"{refused}; the role needs the grants that every process needs"
+        raise BadSetting("PENSTOCK_DATABASE_URL", reason) from refused
 
 
 async def _plan(connection: Connection, owner: str) -> Plan:
-    return _compare(owner, await connection.fetch(LIST_APPLIED, owner))
+    try:
+        steps = await connection.fetch(LIST_APPLIED, owner)
+        functions = await list_functions(connection, owner)
+    except (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError):
+        steps, functions = [], []
+    return _compare(owner, steps, functions)
 
 
-def _compare(owner: str, applied: Sequence[Row]) -> Plan:
+def _compare(owner: str, applied: Sequence[Row], applied_functions: Sequence[Row]) -> Plan:
     steps = read_steps(owner)
+    functions = read_functions(owner)
     adopted = _find_adopted(steps, applied)
     done = {adopted.number} if adopted else {row["number"] for row in applied}
     if not adopted:
         _refuse_unknown(owner, steps, applied)
     left = [step for step in steps if step.number not in done]
     last_pre = max((step.number for step in steps if not step.is_post), default=0)
+    unknown = [row["name"] for row in applied if row["number"] > len(steps) and not adopted]
     return Plan(
         owner=owner,
-        functions=read_functions(owner),
+        functions=functions,
+        outdated=outdated_functions(functions, applied_functions),
         adopted=adopted,
         pre=[step for step in left if not step.is_post],
         due_post=[step for step in left if step.is_post and step.number < last_pre],
         last_post=[step for step in left if step.is_post and step.number > last_pre],
+        newer=[
+            *(f"{owner}/{name}" for name in unknown),
+            *_summary(owner, newer_functions(functions, applied_functions)),
+        ],
     )
 
 

@@ -1,8 +1,9 @@
 -- Drop a day's partitions once every lane that has items in them allows it. Rows of items that are
 -- not finished, that are held or dead, or that ended within their lane's retention move to the
 -- default partitions first; if those are more than a tenth of the day, the day is kept for now.
+-- Runs as its owner, because only the owner of a table may drop it; the caller may delete its rows.
 CREATE OR REPLACE FUNCTION penstock.drop_day(day date, at timestamptz) RETURNS boolean
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     low bigint := (day - date '1970-01-01')::bigint << 32;
     high bigint := (day + 1 - date '1970-01-01')::bigint << 32;
@@ -10,6 +11,9 @@ DECLARE
     items bigint;
     is_due boolean;
 BEGIN
+    IF NOT has_table_privilege(session_user, 'penstock.item', 'DELETE') THEN
+        RAISE insufficient_privilege USING MESSAGE = 'to drop a day needs DELETE on penstock.item';
+    END IF;
     SELECT count(*) INTO items FROM penstock.item WHERE id >= low AND id < high;
     SELECT day + 1 <= (drop_day.at - coalesce(max(retention), '0')) AT TIME ZONE 'UTC' INTO is_due
     FROM penstock.lane
