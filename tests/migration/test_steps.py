@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from penstock.base.aio import spawn
 from penstock.postgres.errors import BadMigration
 from penstock.postgres.migrate import check, compare, migrate
 from penstock.postgres.pool import Connection, connect
@@ -82,6 +83,29 @@ def test_a_file_out_of_line_is_refused(owner: Owner, file: str) -> None:
 
     with pytest.raises(BadMigration):
         read_steps(owner.name)
+
+
+async def test_a_step_that_waits_for_a_long_transaction_stops_nobody(
+    connection: Connection, empty_dsn: str, owner: Owner
+) -> None:
+    """Whoever needs the table queues behind a lock that waits: all workers would stand still."""
+    await migrate(connection, [owner.name])
+    owner.write("0003_grow_more.sql", "ALTER TABLE apple ADD COLUMN size int;")
+    reader, worker = await connect(empty_dsn), await connect(empty_dsn)
+    async with asyncio.TaskGroup() as group, reader.transaction():
+        await reader.fetch("SELECT id FROM apple")
+        migrating = spawn(group, migrate(connection, [owner.name]))
+        while not await worker.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+            continue
+
+        await worker.execute("INSERT INTO apple VALUES (3)")
+
+        assert not migrating.done()
+    applied = migrating.result()
+
+    assert applied == [f"{owner.name}/0003_grow_more"]
+    await reader.close()
+    await worker.close()
 
 
 # ------------------------------------------------------------------------------- pre and post

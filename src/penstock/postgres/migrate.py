@@ -4,9 +4,11 @@ Many processes may start at once: one migrates under an advisory lock, the other
 Processes of the previous release keep running, and may restart, until a post step.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
 import asyncpg
 
@@ -24,7 +26,11 @@ from penstock.postgres.pool import Connection, Row
 from penstock.postgres.statement import statement
 from penstock.postgres.steps import Step, is_post, read_steps
 
+T = TypeVar("T")
+
 MIGRATION_TIMEOUT = timedelta(minutes=30)  # An index on a table of 100M rows is built in this time.
+LOCK_WAIT = timedelta(seconds=1)  # Workers that need the table queue behind the step.
+LOCK_PAUSE = timedelta(seconds=1)  # Then they run, before the step tries again.
 LOCK_ID = 0x70656E73746F636B  # "penstock" in ASCII; every process asks for the same lock.
 
 CREATE_LEDGER = statement(__package__, "create_ledger.sql")
@@ -33,6 +39,7 @@ LIST_APPLIED = statement(__package__, "list_applied.sql")
 RECORD_MIGRATION = statement(__package__, "record_migration.sql")
 FORGET_MIGRATIONS = statement(__package__, "forget_migrations.sql")
 READ_ROLES = statement(__package__, "read_roles.sql")
+LIMIT_LOCK_WAIT = statement(__package__, "limit_lock_wait.sql")
 LOCK_MIGRATIONS = statement(__package__, "lock_migrations.sql")
 UNLOCK_MIGRATIONS = statement(__package__, "unlock_migrations.sql")
 
@@ -106,8 +113,7 @@ async def _migrate(connection: Connection, owners: Sequence[str], *, post: bool)
             if plan.adopted:
                 await _adopt(connection, plan.adopted)
             applied += [await _apply(connection, step) for step in plan.pre]
-            names = await apply_functions(connection, plan.owner, plan.functions)
-            applied += _summary(plan.owner, names)
+            applied += _summary(plan.owner, await _apply_functions(connection, plan))
         # After all functions, as the texts of an earlier release may use what these steps remove.
         for plan in plans:
             steps = plan.due_post + (plan.last_post if post else [])
@@ -222,10 +228,34 @@ async def _adopt(connection: Connection, step: Step) -> None:
 
 
 async def _apply(connection: Connection, step: Step) -> str:
-    async with connection.transaction():
+    async def run() -> str:
         await connection.execute(step.script, timeout=_TIMEOUT_SECONDS)
         await _record(connection, step)
-    return f"{step.owner}/{step.name}"
+        return f"{step.owner}/{step.name}"
+
+    return await _in_transaction(connection, run)
+
+
+async def _apply_functions(connection: Connection, plan: Plan) -> list[str]:
+    return await _in_transaction(
+        connection, lambda: apply_functions(connection, plan.owner, plan.functions)
+    )
+
+
+async def _in_transaction(connection: Connection, work: Callable[[], Awaitable[T]]) -> T:
+    """Do `work`, all or nothing; give up a lock that is not granted soon, and repeat it.
+
+    Whoever reads or writes the table queues behind a lock that waits, so that one long transaction
+    would stop all workers.
+    """
+    async with asyncio.timeout(_TIMEOUT_SECONDS):
+        while True:
+            try:
+                async with connection.transaction():
+                    await connection.execute(LIMIT_LOCK_WAIT, LOCK_WAIT)
+                    return await work()
+            except asyncpg.LockNotAvailableError:
+                await asyncio.sleep(LOCK_PAUSE.total_seconds())
 
 
 async def _record(connection: Connection, step: Step) -> None:
