@@ -2,12 +2,13 @@
 
 import asyncio
 from datetime import timedelta
+from time import monotonic
 from typing import Any, cast
 
 import pytest
 
 from penstock import Done
-from penstock.kernel.claim import CLAIM, REWIND_SHARE, Cursor, Lease
+from penstock.kernel.claim import CLAIM, REWIND_INTERVAL, REWIND_SHARE, Cursor, Lease
 from penstock.kernel.enqueue import enqueue_many
 from penstock.kernel.inspect import balance
 from penstock.kernel.item import NewItem, Retry
@@ -251,7 +252,7 @@ def test_a_cursor_starts_with_a_rewind_and_rewinds_again_after_a_while() -> None
     assert cursor.is_rewinding()
 
     began_at = cursor.rewind_at
-    cursor.advance((NOON, 1), began_at=began_at)
+    cursor.advance((NOON, 1), began_at=began_at, scan_seconds=0.0)
 
     assert cursor.start() == (NOON, 1)
     assert cursor.rewind_at > began_at
@@ -260,13 +261,21 @@ def test_a_cursor_starts_with_a_rewind_and_rewinds_again_after_a_while() -> None
 def test_slow_rewinds_are_rare() -> None:
     """With a snapshot held open, a rewind walks over everything done since; it must stay cheap."""
     cursor = Cursor()
-    began_at = cursor.rewind_at
-    cursor.rewind_at -= 100
-    began_at -= 10  # The claim took ten seconds.
+    ended_at = monotonic()
 
-    cursor.advance((NOON, 1), began_at=began_at)
+    cursor.advance((NOON, 1), began_at=ended_at, scan_seconds=10.0)
 
-    assert cursor.rewind_at - began_at >= 10 / REWIND_SHARE
+    assert cursor.rewind_at >= ended_at + 10.0 / REWIND_SHARE
+
+
+def test_a_rewind_that_waited_and_scanned_little_is_repeated_soon() -> None:
+    """A claim that waits for the lane's lock scans nothing meanwhile."""
+    cursor = Cursor(rewind_at=monotonic() - HOUR.total_seconds())
+    began_at = cursor.rewind_at  # The answer came an hour later.
+
+    cursor.advance((NOON, 1), began_at=began_at, scan_seconds=0.001)
+
+    assert cursor.rewind_at <= monotonic() + REWIND_INTERVAL
 
 
 async def test_a_claim_that_finds_nothing_keeps_the_cursor(db: Connection, lane: Lane) -> None:

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from penstock import Dead, Done, Hold, Item, Retry
 from penstock.base.clock import boot_seconds
 from penstock.base.settings import Settings
-from penstock.kernel.claim import REWIND_INTERVAL, Lease
+from penstock.kernel.claim import REWIND_INTERVAL, REWIND_SHARE, Lease
 from penstock.kernel.enqueue import enqueue, enqueue_many
 from penstock.kernel.executor import RETURNED, Executor
 from penstock.kernel.fence import LeaseFence
@@ -110,6 +110,19 @@ async def until_listening(db: Connection) -> None:
 
     async def is_there() -> bool:
         return bool(await db.fetchval(listening))
+
+    await until(is_there)
+
+
+async def until_waiting_for_lock(db: Connection, *, at_least: timedelta) -> None:
+    """Return once another session has waited for a lock for so long."""
+    waiting = (
+        "SELECT count(*) > 0 FROM pg_locks JOIN pg_stat_activity USING (pid) "
+        "WHERE datname = current_database() AND NOT granted AND waitstart < now() - $1::interval"
+    )
+
+    async def is_there() -> bool:
+        return bool(await db.fetchval(waiting, at_least))
 
     await until(is_there)
 
@@ -266,6 +279,47 @@ async def test_a_retry_comes_back_without_poll_or_notification(
 
     assert tries == [1, 2, 3]
     assert await outcomes_of(db, item_id) == ["retry", "retry", "done"]
+
+
+async def test_an_item_behind_the_cursor_does_not_wait_longer_after_a_lock(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """The wait for the lane's lock is no cost of the scan: twenty times as long is a minute."""
+    await send(db, lane, "first")
+    recorder = Recorder()
+    worker = worker_of(dsn, pool, kind_of(lane, recorder), poll_interval=NEVER)
+    async with pool.acquire() as other:
+        lock = other.transaction()
+        await lock.start()
+        await other.execute("SELECT FROM penstock.lane WHERE lane_id = $1 FOR UPDATE", lane.lane_id)
+        async with running(worker):
+            await until_waiting_for_lock(db, at_least=PATIENCE * SECOND * REWIND_SHARE * 1.5)
+            await lock.rollback()
+            await recorder.has(1)
+            await send(db, lane, "behind", due_at=datetime.now(UTC) - HOUR)
+            await recorder.has(2)
+
+    assert [item.payload for item in recorder.items] == ["first", "behind"]
+
+
+async def test_the_poll_finds_an_item_behind_the_cursor(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """However slow rewinds are and however rare therefore: the poll is the bound."""
+    recorder = Recorder()
+    worker = worker_of(
+        dsn, pool, kind_of(lane, recorder), poll_interval=SECOND / 20, hears_notifications=False
+    )
+    async with running(worker):
+        await send(db, lane, "first")
+        await recorder.has(1)
+        await until_nothing_is_held(db)
+        (runner,) = worker._runners.values()
+        runner.cursor.rewind_at = float("inf")
+        await send(db, lane, "behind", due_at=datetime.now(UTC) - HOUR)
+        await recorder.has(2)
+
+    assert [item.payload for item in recorder.items] == ["first", "behind"]
 
 
 @pytest.mark.covers("A73", "A74", "A18")

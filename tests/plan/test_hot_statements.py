@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock.kernel import enqueue, inspect, operate, promote, replay, settle, sweep, worker
-from penstock.kernel.claim import BEGINNING, CLAIM, Cursor, Lease, claim
+from penstock.kernel.claim import CLAIM, Cursor, Lease, claim
 from penstock.kernel.item import DONE, Ending, ItemId, NewItem, Retry
 from penstock.kernel.lane import read_lane
 from penstock.kernel.settle import Ended
@@ -96,10 +96,7 @@ async def test_a_late_settle_looks_up_its_own_items_only(explainer: Explainer) -
 
 
 async def test_a_poll_looks_at_one_row_per_lane(explainer: Explainer) -> None:
-    names = ["big", "line", "quiet"]
-    instants, ids = [BEGINNING[0]] * 3, [BEGINNING[1]] * 3
-
-    await explainer.fetch(worker.POLL, names, instants, ids)
+    await explainer.fetch(worker.POLL, ["big", "line", "quiet"])
 
     assert_bounded(explainer, worker.POLL, rows=3)
 

@@ -20,7 +20,7 @@ SLOTS_AHEAD = timedelta(milliseconds=200)
 LATE_MAX = timedelta(milliseconds=30)
 
 REWIND_INTERVAL = 0.05  # Seconds. An item committed late, or put back, waits at most this long.
-REWIND_SHARE = 0.05  # Rewinding may take this share of a worker's time, however long it takes.
+REWIND_SHARE = 0.05  # Rewinding may take this share of the time, however long the scan takes.
 # Most producers commit within this time after their `now`. An item that is not committed yet must
 # not end up behind the cursor; with a backlog it would wait anyway.
 COMMIT_TIME = timedelta(milliseconds=100)
@@ -63,7 +63,8 @@ class Cursor:
     """Where a worker's last claim ended: a hint that skips dead index entries.
 
     Items inserted behind it are found by a rewind. While a snapshot is held open, a rewind scans
-    all entries deleted since then; so the longer a rewind takes, the less often it happens.
+    all entries deleted since then; so the longer a rewind takes, the less often it happens. The
+    worker's poll sees what has been behind the cursor for a second.
     """
 
     position: tuple[datetime, int] = BEGINNING
@@ -81,11 +82,16 @@ class Cursor:
         """Make the next claim start at the beginning."""
         self.rewind_at = monotonic()
 
-    def advance(self, position: tuple[datetime, int] | None, *, began_at: float) -> None:
-        """Record where a claim that began at `began_at` ended; None: it found no item."""
+    def advance(
+        self, position: tuple[datetime, int] | None, *, began_at: float, scan_seconds: float
+    ) -> None:
+        """Record where a claim that began at `began_at` ended; None: it found no item.
+
+        `scan_seconds` is the server's own time; a wait for the lane's lock is no reason to rewind
+        less often.
+        """
         if began_at >= self.rewind_at:
-            pause = max(REWIND_INTERVAL, (monotonic() - began_at) / REWIND_SHARE)
-            self.rewind_at = monotonic() + pause
+            self.rewind_at = monotonic() + max(REWIND_INTERVAL, scan_seconds / REWIND_SHARE)
             self.position = position or self.position
         elif position is not None:
             self.position = position
@@ -110,9 +116,13 @@ async def claim(
     rows = await db.fetch(
         CLAIM, lane_id, due_at, item_id, limit, worker, slots_ahead, now, LATE_MAX
     )
-    if not rows or rows[0]["token"] is None:
-        cursor.advance(None, began_at=began_at)
-        return rows[0]["wait_seconds"] if rows else None
+    if not rows:
+        return None  # The lane is gone.
+    first = rows[0]
+    scan_seconds: float = first["scan_seconds"]
+    if first["token"] is None:
+        cursor.advance(None, began_at=began_at, scan_seconds=scan_seconds)
+        return first["wait_seconds"]
     items = [
         Claimed(
             id=ItemId(found),
@@ -138,16 +148,15 @@ async def claim(
             text,
         ) in rows
     ]
-    first = rows[0]
     position = (items[-1].due_at, items[-1].id)
     if len(items) < limit:
         position = min(position, (first["claimed_at"] - COMMIT_TIME, 0))
-    cursor.advance(position, began_at=began_at)
+    cursor.advance(position, began_at=began_at, scan_seconds=scan_seconds)
     return Lease(
         token=first["token"],
         claimed_at=first["claimed_at"],
         items=items,
-        age=first["age_seconds"] or 0.0,
+        age=scan_seconds if now is None else 0.0,
         more_in=first["wait_seconds"],
         marks_starts=first["marks_starts"],
     )

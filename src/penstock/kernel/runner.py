@@ -83,12 +83,15 @@ class LaneRunner:
         self.wake.cancel()
         self._settles.cancel()
 
-    def polled(self, lane: Lane, *, due_in: float | None, began_at: float) -> None:
-        """Apply the current policy, and claim when the next item is due."""
+    def polled(self, lane: Lane, *, due_in: float | None, is_behind: bool) -> None:
+        """Apply the current policy, and claim when the first item is due.
+
+        `is_behind`: the cursor was past that item, so only a rewind finds it.
+        """
         self.lane = self.executor.lane = lane
-        if due_in is None:
-            self.cursor.advance(None, began_at=began_at)
-        else:
+        if is_behind:
+            self.cursor.rewind()
+        if due_in is not None:
             self.wake.within(due_in)
 
     def stop(self, *, grace: timedelta) -> None:

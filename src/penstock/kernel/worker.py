@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from secrets import token_hex
-from time import monotonic
 
 from penstock.base.aio import alongside, spawn, supervise
 from penstock.base.clock import boot_seconds
@@ -122,14 +121,16 @@ class Worker:
         """Read every lane's policy and its next due instant, in one statement."""
         if not self._runners:
             return
-        began_at = monotonic()
-        starts = [(runner.lane.name, *runner.cursor.start()) for runner in self._runners.values()]
-        names, instants, ids = zip(*starts, strict=True)
+        names = [runner.lane.name for runner in self._runners.values()]
+        # As of now: claims made meanwhile move the cursor past items that the poll still sees.
+        cursors = {id_: runner.cursor.position for id_, runner in self._runners.items()}
         with database_away():
-            rows = await self.pool.fetch(POLL, list(names), list(instants), list(ids))
+            rows = await self.pool.fetch(POLL, names)
         for row in rows:
-            runner = self._runners[row["lane_id"]]
-            runner.polled(to_lane(row), due_in=row["due_in"], began_at=began_at)
+            lane_id, due_in = row["lane_id"], row["due_in"]
+            first = (row["first_due_at"], row["first_id"])
+            is_behind = due_in is not None and first <= cursors[lane_id]
+            self._runners[lane_id].polled(to_lane(row), due_in=due_in, is_behind=is_behind)
 
     async def _extend_forever(self) -> None:
         while True:

@@ -17,9 +17,11 @@ WITH policy AS MATERIALIZED (
     FROM penstock.lane JOIN penstock.lane_pacing AS pacing USING (lane_id)
     WHERE lane_id = $1
     FOR NO KEY UPDATE
-), moment AS MATERIALIZED (
+), locked AS MATERIALIZED (
     -- Read the clock after taking the lock.
-    SELECT policy.*, coalesce($7::timestamptz, clock_timestamp()) AS at FROM policy
+    SELECT policy.*, clock_timestamp() AS locked_at FROM policy
+), moment AS MATERIALIZED (
+    SELECT locked.*, coalesce($7::timestamptz, locked_at) AS at FROM locked
 ), opening AS MATERIALIZED (
     -- An item may start up to $8 late. That much of the burst is kept back, so that late starts
     -- never exceed rate plus burst; a slot wider than $8 has that room already.
@@ -94,8 +96,10 @@ SELECT
     CASE WHEN place.number = 1 THEN allowance.at END AS claimed_at,
     CASE WHEN place.number = 1 THEN allowance.marks_starts END AS marks_starts,
     CASE WHEN coalesce(place.number, 1) = 1 THEN wait.seconds END AS wait_seconds,
-    CASE WHEN place.number = 1 AND $7::timestamptz IS NULL
-        THEN extract(epoch FROM clock_timestamp() - allowance.at)::float8 END AS age_seconds,
+    -- How long the statement took without the wait for the lock.
+    CASE WHEN coalesce(place.number, 1) = 1
+        THEN extract(epoch FROM clock_timestamp() - allowance.locked_at)::float8
+        END AS scan_seconds,
     extract(epoch FROM greatest(
         place.due_at,
         allowance.first_slot_at + make_interval(secs => allowance.slot_seconds * (place.number - 1))
