@@ -29,6 +29,7 @@ from penstock.kernel.kind import TIMEOUT, AnyKind, Kind
 from penstock.kernel.lane import FIELDS, Lane, create_lane
 from penstock.kernel.sweep import sweep_forever
 from penstock.kernel.worker import Worker
+from penstock.postgres.clock import DatabaseClock
 from penstock.postgres.embedded import Server, find_running, start, stop
 from penstock.postgres.migrate import check, migrate
 from penstock.postgres.pool import Connection, Pool, keep_trying, open_pool
@@ -52,6 +53,7 @@ class Penstock:
     migrates: bool = True  # False: the app only checks the schema when it opens.
     log: Logger = field(default_factory=get_logger)
     meter: Meter = field(default_factory=Meter)
+    clock: DatabaseClock = field(default_factory=DatabaseClock)
     kinds: dict[str, AnyKind] = field(default_factory=dict)
     _policies: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     endpoints: tuple[Endpoint, ...] = ()
@@ -233,6 +235,7 @@ class Penstock:
             vault=choose_vault(self.address, self.data_dir),
             log=self.log,
             meter=self.meter,
+            clock=self.clock,
         )
         built = [(domain, self._build(domain, self._resources)) for domain in domains]
         check_runtimes(built)
@@ -320,6 +323,7 @@ class Penstock:
             kinds=[kind for kind in self.kinds.values() if lanes is None or kind.lane in lanes],
             log=self.log,
             meter=self.meter,
+            clock=self.clock,
             poll_interval=settings().poll_interval,
             grace=settings().shutdown_grace,
         )

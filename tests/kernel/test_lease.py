@@ -21,9 +21,9 @@ OWNER = SOURCE / "kernel" / "lease.py"
 FIELDS = {each.name for cls in (HeldLease, HeldLeases) for each in dataclasses.fields(cls)}
 
 
-def lease(token: int, *, items: int, age: float = 0.0) -> Lease:
+def lease(token: int, *, items: int, began_at: float = 10.0) -> Lease:
     held = [claimed(n) for n in range(items)]
-    return Lease(token=token, claimed_at=NOON, items=held, age=age)
+    return Lease(token=token, claimed_at=NOON, items=held, began_at=began_at)
 
 
 def end(held: HeldLease, number: int, *, now: float) -> bool:
@@ -42,7 +42,7 @@ def ids(batch: EndedBatch) -> list[int]:
 
 def test_nothing_is_taken_before_an_item_has_ended() -> None:
     leases = HeldLeases()
-    leases.add(lease(1, items=2), now=10.0, boot_now=10.0)
+    leases.add(lease(1, items=2))
 
     assert leases.take_ended(100.0) is None
     assert not leases.is_empty()
@@ -50,7 +50,7 @@ def test_nothing_is_taken_before_an_item_has_ended() -> None:
 
 def test_a_lease_whose_items_have_all_ended_is_taken_at_once() -> None:
     leases = HeldLeases()
-    held = leases.add(lease(1, items=2), now=10.0, boot_now=10.0)
+    held = leases.add(lease(1, items=2))
     end(held, 0, now=11.0)
     end(held, 1, now=11.0)
 
@@ -62,7 +62,7 @@ def test_a_lease_whose_items_have_all_ended_is_taken_at_once() -> None:
 def test_part_of_a_lease_waits_for_the_settle_delay() -> None:
     """Settling part of a lease rewrites its row: one rewrite for many results."""
     leases = HeldLeases()
-    held = leases.add(lease(1, items=3), now=10.0, boot_now=10.0)
+    held = leases.add(lease(1, items=3))
     end(held, 0, now=11.0)
     end(held, 1, now=11.01)
 
@@ -75,7 +75,7 @@ def test_part_of_a_lease_waits_for_the_settle_delay() -> None:
 
 def test_the_lease_that_is_due_first_is_taken_first() -> None:
     leases = HeldLeases()
-    partly, whole = (leases.add(lease(n, items=2), now=10.0, boot_now=10.0) for n in (1, 2))
+    partly, whole = (leases.add(lease(n, items=2)) for n in (1, 2))
     end(partly, 0, now=11.0)
     end(whole, 0, now=11.01)
     end(whole, 1, now=11.01)
@@ -88,14 +88,14 @@ def test_the_lease_that_is_due_first_is_taken_first() -> None:
 
 def test_only_the_first_and_the_last_result_make_a_lease_due_sooner() -> None:
     """The settle loop is woken for these two; in between its timer is enough."""
-    held = HeldLeases().add(lease(1, items=4), now=10.0, boot_now=10.0)
+    held = HeldLeases().add(lease(1, items=4))
 
     assert [end(held, n, now=11.0) for n in range(4)] == [True, False, False, True]
 
 
 def test_a_batch_that_was_put_back_is_taken_again_with_what_ended_since() -> None:
     leases = HeldLeases()
-    held = leases.add(lease(1, items=3), now=10.0, boot_now=10.0)
+    held = leases.add(lease(1, items=3))
     end(held, 0, now=11.0)
     failed = taken(leases, now=12.0)
     end(held, 1, now=12.0)
@@ -109,7 +109,7 @@ def test_a_batch_that_was_put_back_is_taken_again_with_what_ended_since() -> Non
 
 def test_a_lease_is_held_until_its_last_item_is_settled() -> None:
     leases = HeldLeases()
-    held = leases.add(lease(1, items=2), now=10.0, boot_now=10.0)
+    held = leases.add(lease(1, items=2))
     end(held, 0, now=11.0)
     leases.mark_settled(taken(leases, now=12.0))
     is_held_after_the_first = not leases.is_empty()
@@ -122,17 +122,16 @@ def test_a_lease_is_held_until_its_last_item_is_settled() -> None:
 
 def test_a_lease_counts_its_age_from_the_claim() -> None:
     """The answer of a slow claim comes when part of the lease is over."""
-    held = HeldLeases().add(lease(1, items=1, age=4.0), now=10.0, boot_now=10.0)
+    held = HeldLeases().add(lease(1, items=1, began_at=6.0))
 
-    assert held.claimed_at == 6.0
     assert held.may_be_lost(3 * SECOND, now=10.0)
     assert not held.may_be_lost(5 * SECOND, now=10.0)
 
 
 def test_a_renewed_lease_is_renewed_again_only_when_it_has_aged() -> None:
     leases = HeldLeases()
-    held = leases.add(lease(1, items=1), now=10.0, boot_now=10.0)
-    leases.add(lease(2, items=1), now=15.0, boot_now=15.0)
+    held = leases.add(lease(1, items=1))
+    leases.add(lease(2, items=1, began_at=15.0))
 
     aged = leases.to_renew(4 * SECOND, now=15.0)
     held.renew(15.0)
@@ -146,7 +145,7 @@ def test_a_renewed_lease_is_renewed_again_only_when_it_has_aged() -> None:
 def test_a_lost_lease_is_not_renewed_but_its_results_are_still_taken() -> None:
     """They are recorded as late."""
     leases = HeldLeases()
-    held = leases.add(lease(1, items=1), now=10.0, boot_now=10.0)
+    held = leases.add(lease(1, items=1))
 
     held.lose()
 

@@ -13,7 +13,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from penstock import Dead, Done, Hold, Item, Retry
-from penstock.base.clock import boot_seconds
 from penstock.base.settings import Settings
 from penstock.kernel.claim import REWIND_INTERVAL, REWIND_SHARE, Lease
 from penstock.kernel.enqueue import enqueue, enqueue_many
@@ -588,9 +587,8 @@ async def test_of_items_that_miss_their_slots_one_in_four_starts_all_the_same(
         on_ended=lambda: None,
     )
     items = [claimed(n, start_in=start_in) for n in range(8)]
-    lease = Lease(token=1, claimed_at=NOON, items=items, age=1.0)
     now = asyncio.get_running_loop().time()
-    held = executor.leases.add(lease, now=now, boot_now=boot_seconds())
+    held = executor.leases.add(Lease(token=1, claimed_at=NOON, items=items, began_at=now - 1.0))
 
     refusals = [executor._refusal(held, each, now) for each in items]
 

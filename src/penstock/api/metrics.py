@@ -70,7 +70,10 @@ class MetricsPage:
         """Render the metrics."""
         penstock = call.context.penstock
         declared = declared_metrics(penstock.all_domains())
-        samples = await self.gauges.read(penstock, declared)
+        samples = [
+            *await self.gauges.read(penstock, declared),
+            *_clock_samples(penstock.clock.offset),
+        ]
         return Content(body=render(penstock.meter, samples, declared), media_type=CONTENT_TYPE)
 
 
@@ -118,6 +121,12 @@ def _depth_samples(depth: LaneDepth) -> Iterator[Sample]:
     yield Sample(kernel.OLDEST_SECONDS.name, lane, depth.oldest_due_seconds)
     yield Sample(kernel.DEAD.name, lane, depth.dead)
     yield Sample(kernel.STUCK.name, lane, depth.expired_leases)
+
+
+def _clock_samples(offset: float | None) -> Iterator[Sample]:
+    """Yield the offset, unless it is unknown: without a claim or a poll."""
+    if offset is not None:
+        yield Sample(kernel.CLOCK_OFFSET.name, {}, offset)
 
 
 def render(meter: Meter, samples: Iterable[Sample], declared: Sequence[Metric]) -> bytes:

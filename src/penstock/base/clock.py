@@ -18,6 +18,11 @@ def boot_seconds() -> float:
     return time.clock_gettime(_BOOT_CLOCK)
 
 
+def suspended_seconds() -> float:
+    """Return how long the machine was suspended since it was started."""
+    return boot_seconds() - time.monotonic()
+
+
 class Clock(Protocol):
     """Returns the current instant in microseconds since 1970."""
 
@@ -30,6 +35,11 @@ class SystemClock:
     def microseconds(self) -> int:
         """Return the current instant; a number takes a quarter of the time of a datetime."""
         return time_ns() // 1_000
+
+
+def instant(clock: Clock) -> datetime:
+    """Return the current instant of a clock, in UTC."""
+    return EPOCH + clock.microseconds() * MICROSECOND
 
 
 class FakeClock:

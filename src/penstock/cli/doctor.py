@@ -21,6 +21,7 @@ from penstock.console.output import duration, json_option, print_lines, print_ro
 from penstock.contract import Check, Domain, Finding, Resources
 from penstock.kernel.inspect import LaneDepth, measure_lanes
 from penstock.kernel.lane import list_lanes
+from penstock.postgres.clock import OFFSET_MAX
 from penstock.postgres.errors import BadMigration
 from penstock.postgres.pool import Connection, address, database_away
 from penstock.postgres.statement import statement
@@ -28,7 +29,6 @@ from penstock.postgres.statement import statement
 READ_SERVER = statement(__package__, "read_server.sql")
 
 VERSION_MIN = 140_000  # What the kernel's SQL was written for; the embedded server is 18.
-SKEW_MAX = timedelta(seconds=2)  # The database's clock decides; above this, log times mislead.
 OVERDUE_MAX = timedelta(minutes=5)
 
 
@@ -116,10 +116,13 @@ async def _server(db: Connection, dsn: str) -> AsyncGenerator[Finding]:
     is_new_enough = row["version_number"] >= VERSION_MIN
     detail = f"PostgreSQL {row['version']} at {address(dsn)}"
     yield Finding("ok" if is_new_enough else "fail", "database", detail)
-    skew = abs(row["now"] - asked_at - round_trip / 2)
-    verdict = "ok" if skew <= SKEW_MAX else "warn"
-    skew_ms = skew / timedelta(milliseconds=1)
-    yield Finding(verdict, "clock", f"differs from the database's by {skew_ms:.0f} ms")
+    yield _clock(asked_at + round_trip / 2 - row["now"])
+
+
+def _clock(offset: timedelta) -> Finding:
+    side = "ahead of" if offset >= timedelta(0) else "behind"
+    detail = f"{abs(offset) / timedelta(milliseconds=1):.0f} ms {side} the database's"
+    return Finding("ok" if abs(offset) <= OFFSET_MAX else "warn", "clock", detail)
 
 
 async def _lanes(db: Connection) -> AsyncGenerator[Finding]:

@@ -1,11 +1,12 @@
-"""What the app lends to its domains: connections, settings, secrets, log and metrics."""
+"""What the app lends to its domains: connections, settings, secrets, log, metrics and clock."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic_settings import BaseSettings
 
+from penstock.base.clock import Clock, SystemClock
 from penstock.base.log import Logger
 from penstock.base.meter import Meter
 from penstock.base.settings import Settings, section, settings
@@ -18,13 +19,18 @@ S = TypeVar("S", bound=BaseSettings)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """Valid from the opening of the app until its closing; `settings` is the app's own section."""
+    """Valid from the opening of the app until its closing; `settings` is the app's own section.
+
+    `clock` is the database's, from the first claim of the app's worker on, and before that the
+    machine's.
+    """
 
     pool: Pool
     settings: Settings
     vault: Vault
     log: Logger
     meter: Meter
+    clock: Clock = field(default_factory=SystemClock)
 
     def section(self, kind: type[S]) -> S:
         """Return a domain's own settings, as they were read at start."""

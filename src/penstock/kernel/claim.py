@@ -7,6 +7,7 @@ from time import monotonic
 import msgspec
 
 from penstock.kernel.item import ItemId, LastAttempt
+from penstock.postgres.clock import DatabaseClock
 from penstock.postgres.pool import Connection
 from penstock.postgres.statement import statement
 
@@ -53,7 +54,7 @@ class Lease:
     token: int
     claimed_at: datetime
     items: list[Claimed]
-    age: float = 0.0  # Seconds from `claimed_at` until the server returned the items.
+    began_at: float = 0.0  # `claimed_at` on the monotonic clock of this process.
     more_in: float | None = 0.0  # Seconds until the next claim can find items; None: no item waits.
     marks_starts: bool = False  # Whether an item may start only after its start mark is committed.
 
@@ -105,12 +106,15 @@ async def claim(
     limit: int,
     worker: str,
     slots_ahead: timedelta = SLOTS_AHEAD,
+    clock: DatabaseClock | None = None,
     now: datetime | None = None,
 ) -> Lease | float | None:
     """Return a lease, or the seconds until the next item can be claimed, or None if no item waits.
 
-    Commits with the caller's transaction; no item may be started before that.
+    Commits with the caller's transaction; no item may be started before that. `clock` learns from
+    the answer.
     """
+    clock = clock or DatabaseClock()
     began_at = monotonic()
     due_at, item_id = cursor.start()
     rows = await db.fetch(
@@ -119,6 +123,12 @@ async def claim(
     if not rows:
         return None  # The lane is gone.
     first = rows[0]
+    clock.observe(
+        sent_at=began_at,
+        received_at=first["received_at"],
+        answered_at=first["answered_at"],
+        read_at=monotonic(),
+    )
     scan_seconds: float = first["scan_seconds"]
     if first["token"] is None:
         cursor.advance(None, began_at=began_at, scan_seconds=scan_seconds)
@@ -156,7 +166,7 @@ async def claim(
         token=first["token"],
         claimed_at=first["claimed_at"],
         items=items,
-        age=scan_seconds if now is None else 0.0,
+        began_at=clock.to_monotonic(first["claimed_at"]),
         more_in=first["wait_seconds"],
         marks_starts=first["marks_starts"],
     )

@@ -14,7 +14,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from penstock.base.aio import spawn
-from penstock.base.clock import boot_seconds
+from penstock.base.clock import boot_seconds, suspended_seconds
 from penstock.base.watchdog import Guard, Watchdog
 from penstock.kernel.claim import LATE_MAX, Claimed, Lease
 from penstock.kernel.execute import execute, execute_many
@@ -98,7 +98,7 @@ class Executor:
             self._end(held, claimed, RETURNED, began_at=self._loop.time())
 
     def _hold(self, lease: Lease) -> HeldLease:
-        return self.leases.add(lease, now=self._loop.time(), boot_now=boot_seconds())
+        return self.leases.add(lease, suspended=suspended_seconds())
 
     def stop(self, *, grace: timedelta) -> None:
         """Return the items that have not started; the others may run for `grace`."""
@@ -185,7 +185,7 @@ class Executor:
 
     async def _run_many(self, held: HeldLease, first: Claimed, guard: Guard) -> None:
         """Run a batch handler on all items of the lease that may start together with the first."""
-        start_in = max(first.start_in, self._loop.time() - held.claimed_at)
+        start_in = max(first.start_in, self._loop.time() - held.lease.began_at)
         batch = [first]
         while self._waiting and self._waiting[0][0] is held:
             if self._waiting[0][1].start_in > start_in:
@@ -223,7 +223,7 @@ class Executor:
     async def _until_start(self, held: HeldLease, claimed: Claimed) -> None:
         """Wait for the item's start. A stop ends the wait; the item is then returned."""
         if claimed.start_in > 0:
-            await self._until(held.claimed_at + claimed.start_in)
+            await self._until(held.lease.began_at + claimed.start_in)
         if self.lane.rate is not None:
             now = self._loop.time()
             turn_at = self._pace.turn(now, rate=self.lane.rate, burst=self.lane.burst)
@@ -245,7 +245,7 @@ class Executor:
             return RETURNED
         if claimed.not_after is None:
             return None
-        elapsed = now - held.claimed_at
+        elapsed = now - held.lease.began_at
         is_late = held.lease.claimed_at + timedelta(seconds=elapsed) > claimed.not_after
         return EXPIRED if is_late else None
 
@@ -253,7 +253,7 @@ class Executor:
         """Return whether an item is too late for its slot and must get another one."""
         if held.lease.items[-1].start_in <= 0:
             return False  # All items fit into the burst, so no later slot of this lease follows.
-        late = now - held.claimed_at - max(claimed.start_in, 0.0)
+        late = now - held.lease.began_at - max(claimed.start_in, 0.0)
         if late <= LATE_MAX.total_seconds() or self._late_returns == LATE_RETURNS:
             self._late_returns = 0
             return False

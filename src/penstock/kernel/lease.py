@@ -17,10 +17,9 @@ SETTLE_DELAY = timedelta(milliseconds=20)
 
 @dataclass(slots=True)
 class HeldLease:
-    """A lease with items that are not settled yet. Instants are of the event loop's clock."""
+    """A lease with items that are not settled yet. Instants are of the monotonic clock."""
 
     lease: Lease
-    claimed_at: float  # `lease.claimed_at` on the loop's clock, exact to the time of one answer.
     _renewed_at: float  # On the boot clock: a lease ages while the machine is suspended.
     _unsettled: int
     _ended: list[Ended] = field(default_factory=list)
@@ -112,14 +111,13 @@ class HeldLeases:
         """Return whether nothing is left to settle."""
         return not self._by_token
 
-    def add(self, lease: Lease, *, now: float, boot_now: float) -> HeldLease:
-        """Hold a lease whose claim has committed."""
-        held = HeldLease(
-            lease,
-            claimed_at=now - lease.age,
-            _renewed_at=boot_now - lease.age,
-            _unsettled=len(lease.items),
-        )
+    def add(self, lease: Lease, *, suspended: float = 0.0) -> HeldLease:
+        """Hold a lease whose claim has committed.
+
+        `suspended` is the time that the machine was suspended before, which the boot clock counts.
+        """
+        renewed_at = lease.began_at + suspended
+        held = HeldLease(lease, _renewed_at=renewed_at, _unsettled=len(lease.items))
         self._by_token[lease.token] = held
         return held
 

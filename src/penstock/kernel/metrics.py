@@ -58,7 +58,14 @@ STUCK = Gauge(
     "stuck_dispatching_count", "Leases that have expired and are not yet given back.", LANE
 )
 
+# Of the process that is scraped.
+CLOCK_OFFSET = Gauge(
+    "clock_offset_seconds",
+    "How far the clock of this process's machine is ahead of the database's; negative if it is "
+    "behind. Only a process that runs a worker knows it.",
+)
+
 METRICS = (
     CLAIMED, WORKFLOWS, WORKFLOW_FAILURES, CYCLE_SECONDS, WAKE_UPS, CLAIMS, LATENCY_MS, ATTEMPTS,
-    REQUEUED, GAUGE_FAILURES, DEPTH, PENDING, OLDEST_SECONDS, DEAD, STUCK,
+    REQUEUED, GAUGE_FAILURES, DEPTH, PENDING, OLDEST_SECONDS, DEAD, STUCK, CLOCK_OFFSET,
 )  # fmt: skip

@@ -26,6 +26,7 @@ from penstock.kernel.lease import EndedBatch, HeldLeases
 from penstock.kernel.preload import preload
 from penstock.kernel.settle import Settled, settle
 from penstock.kernel.wake import Wake
+from penstock.postgres.clock import DatabaseClock
 from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import Connection, Pool, database_away
 
@@ -50,6 +51,7 @@ class LaneRunner:
     worker: str
     meter: Meter
     log: Logger
+    clock: DatabaseClock
     wake: Wake = field(default_factory=Wake)  # Of the claim loop.
     cursor: Cursor = field(default_factory=Cursor)
     leases: HeldLeases = field(default_factory=HeldLeases)
@@ -144,7 +146,12 @@ class LaneRunner:
         with database_away():
             async with self.pool.acquire() as db:
                 found = await claim(
-                    db, self.lane.lane_id, self.cursor, limit=room, worker=self.worker
+                    db,
+                    self.lane.lane_id,
+                    self.cursor,
+                    limit=room,
+                    worker=self.worker,
+                    clock=self.clock,
                 )
                 if isinstance(found, Lease):
                     # The claim has committed: start the handlers before the connection is released.

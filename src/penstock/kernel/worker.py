@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from secrets import token_hex
+from time import monotonic
 
 from penstock.base.aio import alongside, spawn, supervise
 from penstock.base.clock import boot_seconds
@@ -16,9 +17,10 @@ from penstock.kernel import metrics
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import Lane, read_lane, to_lane
 from penstock.kernel.runner import LaneRunner
+from penstock.postgres.clock import OFFSET_MAX, DatabaseClock
 from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.listen import listen
-from penstock.postgres.pool import Pool, database_away
+from penstock.postgres.pool import Pool, Row, database_away
 from penstock.postgres.statement import statement
 
 POLL = statement(__package__, "poll.sql")
@@ -41,6 +43,7 @@ class Worker:
     kinds: Sequence[AnyKind]
     log: Logger
     meter: Meter = field(default_factory=Meter)
+    clock: DatabaseClock = field(default_factory=DatabaseClock)
     name: str = field(
         default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{token_hex(2)}"
     )
@@ -49,6 +52,7 @@ class Worker:
     hears_notifications: bool = True
     _runners: dict[int, LaneRunner] = field(default_factory=dict)
     _repoll: asyncio.Event = field(default_factory=asyncio.Event)
+    _is_clock_off: bool = False
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set; then finish what is in flight within the grace.
@@ -59,7 +63,13 @@ class Worker:
         for kind in self.kinds:
             lane = await read_lane(self.pool, kind.lane)
             self._runners[lane.lane_id] = LaneRunner(
-                self.pool, kind, lane, self.name, self.meter, self.log.bind(lane=lane.name)
+                pool=self.pool,
+                kind=kind,
+                lane=lane,
+                worker=self.name,
+                meter=self.meter,
+                log=self.log.bind(lane=lane.name),
+                clock=self.clock,
             )
         self.log.info("worker.started", worker=self.name, lane_count=len(self._runners))
         watchers = [self._poll_forever(), self._extend_forever()]
@@ -125,12 +135,31 @@ class Worker:
         # As of now: claims made meanwhile move the cursor past items that the poll still sees.
         cursors = {id_: runner.cursor.position for id_, runner in self._runners.items()}
         with database_away():
-            rows = await self.pool.fetch(POLL, names)
+            async with self.pool.acquire() as db:
+                sent_at = monotonic()
+                rows = await db.fetch(POLL, names)
+                read_at = monotonic()
         for row in rows:
             lane_id, due_in = row["lane_id"], row["due_in"]
             first = (row["first_due_at"], row["first_id"])
             is_behind = due_in is not None and first <= cursors[lane_id]
             self._runners[lane_id].polled(to_lane(row), due_in=due_in, is_behind=is_behind)
+        if rows:
+            self._observe_clock(rows[-1], sent_at=sent_at, read_at=read_at)
+
+    def _observe_clock(self, row: Row, *, sent_at: float, read_at: float) -> None:
+        """Learn the database's clock; warn when this machine's is further off than the limit."""
+        self.clock.observe(
+            sent_at=sent_at,
+            received_at=row["received_at"],
+            answered_at=row["answered_at"],
+            read_at=read_at,
+        )
+        offset = self.clock.offset or 0.0
+        is_off, was_off = abs(offset) > OFFSET_MAX.total_seconds(), self._is_clock_off
+        self._is_clock_off = is_off
+        if is_off and not was_off:
+            self.log.warning("clock.differed", worker=self.name, offset_seconds=round(offset, 3))
 
     async def _extend_forever(self) -> None:
         while True:

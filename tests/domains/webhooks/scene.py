@@ -136,6 +136,7 @@ async def working(*apps: Penstock) -> AsyncGenerator[asyncio.Event]:
                 kinds=list(app.kinds.values()),
                 log=app.log,
                 meter=app.meter,
+                clock=app.clock,
                 poll_interval=POLL,
             )
             spawn(group, worker.run(stop))

@@ -4,11 +4,12 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
-from time import monotonic, time
+from time import monotonic
 
 from penstock.base.aio import finish
+from penstock.base.clock import Clock, instant
 from penstock.base.errors import CallFailed
 from penstock.base.log import Logger
 from penstock.domains.webhooks.classify import (
@@ -48,6 +49,7 @@ class Deliver:
     poster: Poster
     disable: Callable[[int, str], Awaitable[None]]
     log: Logger
+    clock: Clock  # The database's: receivers refuse a timestamp that is minutes off.
 
     async def __call__(self, item: Item[Delivery | DeliveryRef]) -> Outcome:
         """Deliver once, and say how it ended."""
@@ -134,7 +136,8 @@ class Deliver:
     async def _post(self, delivery: Delivery, *, attempt: int) -> tuple[Outcome, Classification]:
         subscription, body = delivery.subscription, delivery.body
         assert subscription.signer is not None, "a subscription without a fault can sign"
-        lines = subscription.signer.headers(delivery.event_id, int(time()), body)
+        at = self.clock.microseconds() // 1_000_000
+        lines = subscription.signer.headers(delivery.event_id, at, body)
         try:
             answer = await self.poster.post(
                 subscription.route, lines, body, timeout=subscription.timeout
@@ -149,7 +152,7 @@ class Deliver:
             return _done(answer.status, answer.body), DELIVERED
         result = _result(answer.status, answer.body)
         classification = classify(
-            answer.status, answer.header("retry-after"), now=datetime.now(UTC)
+            answer.status, answer.header("retry-after"), now=instant(self.clock)
         )
         reason = f"HTTP {answer.status}"
         self._log_failure(delivery, attempt, reason=reason)

@@ -50,12 +50,13 @@ def build(
     With `publish`, single events go there and not into the database.
     """
     pool, vault = resources.pool, resources.vault
-    loader = DeliveryLoader(vault=vault, poster=poster)
+    loader = DeliveryLoader(vault=vault, poster=poster, clock=resources.clock)
     deliver = Deliver(
         gate=gate,
         poster=poster,
         disable=partial(disable, pool),
         log=resources.log,
+        clock=resources.clock,
     )
     api = Api(
         pool=pool,

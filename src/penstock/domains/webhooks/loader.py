@@ -5,10 +5,10 @@ that counts now, and a subscription of an older one is made anew.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 from msgspec import Struct
 
+from penstock.base.clock import Clock, instant
 from penstock.base.vault import Vault
 from penstock.domains.webhooks.body import compose
 from penstock.domains.webhooks.prepared_subscription import (
@@ -43,9 +43,10 @@ class Delivery(Struct, frozen=True):
 class DeliveryLoader:
     """Where deliveries are made ready."""
 
-    def __init__(self, *, vault: Vault, poster: Poster) -> None:
+    def __init__(self, *, vault: Vault, poster: Poster, clock: Clock) -> None:
         self._vault = vault
         self._poster = poster
+        self._clock = clock
         self._prepared: dict[int, PreparedSubscription] = {}
 
     async def preload(
@@ -72,7 +73,7 @@ class DeliveryLoader:
 
     async def _refresh(self, db: Connection, versions: Mapping[int, int | None]) -> None:
         """Make the subscriptions anew whose version has changed or whose secret has retired."""
-        now = datetime.now(UTC)
+        now = instant(self._clock)
         if len(self._prepared) > PREPARED_MAX:
             self._prepared.clear()
         stale = [

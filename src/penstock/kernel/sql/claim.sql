@@ -96,10 +96,15 @@ SELECT
     CASE WHEN place.number = 1 THEN allowance.at END AS claimed_at,
     CASE WHEN place.number = 1 THEN allowance.marks_starts END AS marks_starts,
     CASE WHEN coalesce(place.number, 1) = 1 THEN wait.seconds END AS wait_seconds,
-    -- How long the statement took without the wait for the lock.
+    -- How long the statement took without the wait for the lock; and the server's clock, for the
+    -- worker to know it.
     CASE WHEN coalesce(place.number, 1) = 1
         THEN extract(epoch FROM clock_timestamp() - allowance.locked_at)::float8
         END AS scan_seconds,
+    CASE WHEN coalesce(place.number, 1) = 1
+        THEN extract(epoch FROM statement_timestamp())::float8 END AS received_at,
+    CASE WHEN coalesce(place.number, 1) = 1
+        THEN extract(epoch FROM clock_timestamp())::float8 END AS answered_at,
     extract(epoch FROM greatest(
         place.due_at,
         allowance.first_slot_at + make_interval(secs => allowance.slot_seconds * (place.number - 1))
