@@ -110,6 +110,7 @@ def _sizes(options: argparse.Namespace) -> Sizes:
         keys=min(KEYS, items // 5),
         latency_samples=50 if quick else 300,
         rate_seconds=5.0 if quick else 30.0,
+        rate_runs=2 if quick else 10,
         idle_seconds=10.0 if quick else 30.0,
         burst_seconds=3.0 if quick else 10.0,
         rounds=options.rounds or (1 if quick else 5),

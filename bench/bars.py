@@ -5,6 +5,8 @@ Those of the kernel are here, those of slots and webhooks in modules of their ow
 
 import asyncio
 import contextlib
+import re
+import sys
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
@@ -25,11 +27,13 @@ from bench.figures import (
     ratio_row,
 )
 from bench.measure import Bench, Case, Stage, attempt, floats, rate
+from bench.process import running
 
 RATE: Final = 1000
 BURST: Final = 100
 RATE_PROCESSES: Final = 4
 RATE_TAIL_SECONDS: Final = 0.5  # the processes do not stop in the same instant
+BUSY: Final = (sys.executable, "-m", "bench.busy")
 AIM: Final = 40_000
 
 
@@ -97,24 +101,13 @@ async def ordered(bench: Bench) -> list[Row]:
 
 async def rate_limit(bench: Bench) -> list[Row]:
     """A lane with a rate limit under several worker processes: exact, and used up."""
-    seconds = bench.sizes.rate_seconds
+    return _rate_rows([await _rate_run(bench)])
 
-    async def run(on: Stage) -> tuple[float, dict[str, float]]:
-        await on.child.call("limit_rate", per_second=RATE, burst=BURST)
-        await on.fill("fill", int(RATE * (seconds + 5)) + BURST)
-        starts = await _starts(on, seconds=seconds)
-        return float(busiest_second(starts)), {
-            "starts": len(starts),
-            "used": used_share(starts, seconds=seconds),
-        }
 
-    what = f"most starts in any second, {RATE_PROCESSES} processes, {seconds:g} s"
-    own = await attempt(bench, bench.ours, what=what, unit="", run=run)
-    most = RATE + BURST
-    return [
-        limit_row(what, own, bar=at_most(most, f"≤ {RATE:,} + {BURST}")),
-        limit_row("share of the allowed rate used", detail(own, "used", ""), bar=at_least(0.98)),
-    ]
+async def rate_busy(bench: Bench) -> list[Row]:
+    """The same, many times, while something else takes half of a core."""
+    async with running(BUSY, {}, ready=re.compile(rb"busy")):
+        return _rate_rows([await _rate_run(bench) for _ in range(bench.sizes.rate_runs)])
 
 
 async def enqueue(bench: Bench) -> list[Row]:
@@ -150,6 +143,7 @@ CASES: Final[dict[str, Case]] = {
     "snapshot": snapshot,
     "ordered": ordered,
     "rate": rate_limit,
+    "rate_busy": rate_busy,
     "enqueue": enqueue,
     "latency": latency,
     "idle": idle_up,
@@ -197,6 +191,39 @@ async def _snapshot(on: Stage) -> AsyncIterator[None]:
     ):
         await connection.fetchval("SELECT 1")  # the first query takes the snapshot
         yield
+
+
+async def _rate_run(bench: Bench) -> Measurement:
+    """Return the starts in the busiest second of one run."""
+    seconds = bench.sizes.rate_seconds
+
+    async def run(on: Stage) -> tuple[float, dict[str, float]]:
+        await on.child.call("limit_rate", per_second=RATE, burst=BURST)
+        await on.fill("fill", int(RATE * (seconds + 5)) + BURST)
+        starts = await _starts(on, seconds=seconds)
+        return float(busiest_second(starts)), {
+            "starts": len(starts),
+            "used": used_share(starts, seconds=seconds),
+        }
+
+    what = f"most starts in any second, {RATE_PROCESSES} processes, {seconds:g} s"
+    return await attempt(bench, bench.ours, what=what, unit="", run=run)
+
+
+def _rate_rows(runs: list[Measurement]) -> list[Row]:
+    """Hold the worst of some runs against the bars; a run that failed is the worst."""
+    fullest = max(runs, key=lambda run: float("inf") if run.value is None else run.value)
+    least = min(runs, key=lambda run: run.detail.get("used", -1.0))
+    times = f", worst of {len(runs)} runs" if len(runs) > 1 else ""
+    most = f"≤ {RATE:,} + {BURST}"
+    return [
+        limit_row(f"{fullest.what}{times}", fullest, bar=at_most(RATE + BURST, most)),
+        limit_row(
+            f"share of the allowed rate used{times}",
+            detail(least, "used", ""),
+            bar=at_least(0.98),
+        ),
+    ]
 
 
 async def _starts(on: Stage, *, seconds: float) -> list[float]:

@@ -35,6 +35,7 @@ class Sizes:
     keys: int
     latency_samples: int
     rate_seconds: float
+    rate_runs: int
     idle_seconds: float
     burst_seconds: float
     rounds: int

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench.server import USER, Server
-from penstock.kernel.claim import CLAIM, LATE_MAX
+from penstock.kernel.claim import CLAIM
 from penstock.kernel.settle import SETTLE
 
 BATCH: Final = 500
@@ -32,7 +32,8 @@ SETTLE_ARGUMENTS: Final = (
 )  # fmt: skip
 CLAIM_ARGUMENTS: Final = (
     "1", ":cursor_due::timestamptz", ":cursor_id::bigint", ":batch", "'pgbench'",
-    "interval '200 milliseconds'", "NULL", f"interval '{LATE_MAX.total_seconds()} seconds'",
+    "interval '200 milliseconds'", "NULL", "interval '30 milliseconds'",
+    "interval '30 milliseconds'",
 )  # fmt: skip
 KEPT: Final = """
 SELECT max(token) AS token, array_agg(id)::text AS ids, array_agg(0)::text AS durations,

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from penstock.app import Penstock
 from penstock.base.clock import FakeClock
 from penstock.base.watchdog import Watchdog
-from penstock.kernel.claim import Claimed, Cursor, Lease, claim
+from penstock.kernel.claim import Claimed, Cursor, Lease, SlotRange, claim
 from penstock.kernel.execute import execute, execute_many
 from penstock.kernel.history import with_history
 from penstock.kernel.item import Dead, Ending, ItemId, Outcome, Returned
@@ -120,7 +120,7 @@ async def _run_batch(db: Connection, kind: AnyKind, current: _Round, *, now: dat
         Cursor(),
         limit=lane.batch_size,
         worker=WORKER,
-        slots_ahead=timedelta(0),
+        slots=SlotRange(ahead=timedelta(0)),
         now=now,
     )
     if isinstance(found, Lease):

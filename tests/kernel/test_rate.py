@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.kernel.claim import Lease
+from penstock.kernel.claim import Cursor, Lease, SlotRange, claim
 from penstock.kernel.enqueue import enqueue_many
 from penstock.kernel.item import NewItem
 from penstock.kernel.lane import Lane, create_lane, set_lane
+from penstock.kernel.pace import MARGIN, tolerance
 from penstock.postgres.pool import Connection, Pool
 from tests.kernel.scene import HOUR, MILLISECOND, MINUTE, NOON, SECOND, ids, put, take, try_claim
 
@@ -187,6 +188,50 @@ async def test_the_rate_limits_batches_and_the_batch_size_still_holds(
     await fill(db, lane, 30)
 
     assert len((await take(db, lane)).items) == 7
+
+
+async def claim_slots(db: Connection, lane: Lane, slots: SlotRange) -> Lease:
+    found = await claim(db, lane.lane_id, Cursor(), limit=300, worker="test", slots=slots, now=NOON)
+    assert isinstance(found, Lease)
+    return found
+
+
+async def test_no_slot_is_over_when_the_items_arrive(db: Connection, lane: Lane) -> None:
+    """Else a worker whose answers are slow would give back all that it claims."""
+    await set_lane(db, lane.name, who="test", rate=1_000, burst=100)
+    await fill(db, lane, 300)
+
+    lease = await claim(
+        db,
+        lane.lane_id,
+        Cursor(),
+        limit=300,
+        worker="w",
+        slots=SlotRange(delay=80 * MILLISECOND),
+        now=NOON,
+    )
+
+    assert isinstance(lease, Lease)
+    late_max = tolerance(1_000, 100) + MARGIN.total_seconds()
+    assert lease.items[0].start_in + late_max == pytest.approx(0.08)
+
+
+async def test_a_slow_worker_gets_no_slots_of_the_past(db: Connection, lane: Lane) -> None:
+    await set_lane(db, lane.name, who="test", rate=1_000)
+    await fill(db, lane, 10)
+
+    lease = await claim(
+        db,
+        lane.lane_id,
+        Cursor(),
+        limit=10,
+        worker="w",
+        slots=SlotRange(delay=50 * MILLISECOND),
+        now=NOON,
+    )
+
+    assert isinstance(lease, Lease)
+    assert lease.items[0].start_in == pytest.approx(0.02)
 
 
 async def test_an_empty_claim_uses_up_no_slot(db: Connection, lane: Lane) -> None:

@@ -565,34 +565,35 @@ async def test_an_item_that_missed_its_slot_gets_another_at_no_cost(
 
 
 @pytest.mark.parametrize(
-    ("start_in", "rate", "given_back"),
+    ("late", "rate", "burst", "is_returned"),
     [
-        (0.5, 10.0, [True, True, True, False, True, True, True, False]),
-        (1.1, 10.0, [False] * 8),
-        (-0.1, 10.0, [False] * 8),
-        (0.5, None, [False] * 8),
+        (0.31, 10.0, 3, True),
+        (0.28, 10.0, 3, False),
+        (0.04, 1_000.0, 1, True),
+        (0.02, 1_000.0, 1, False),
+        (9.0, None, 1, False),
     ],
-    ids=["late", "in time", "the burst was enough", "without a rate"],
+    ids=["late", "within the burst", "late without a burst", "nearly in time", "without a rate"],
 )
-async def test_of_items_that_miss_their_slots_one_in_four_starts_all_the_same(
-    pool: Pool, lane: Lane, *, start_in: float, rate: float | None, given_back: list[bool]
+async def test_an_item_that_is_late_for_its_slot_is_returned(
+    pool: Pool, lane: Lane, *, late: float, rate: float | None, burst: int, is_returned: bool
 ) -> None:
-    """A process that is always late must make progress."""
+    """Whether its slot was in the future or, after an idle time, in the past of the claim."""
     executor = Executor(
         kind=kind_of(lane, Recorder()),
-        lane=replace(lane, rate=rate),
+        lane=replace(lane, rate=rate, burst=burst),
         leases=HeldLeases(),
         fence=LeaseFence(pool),
         on_free=lambda: None,
         on_ended=lambda: None,
     )
-    items = [claimed(n, start_in=start_in) for n in range(8)]
-    now = asyncio.get_running_loop().time()
-    held = executor.leases.add(Lease(token=1, claimed_at=NOON, items=items, began_at=now - 1.0))
+    now = monotonic()
+    for start_in in (0.5, -0.1):
+        item = claimed(1, start_in=start_in)
+        began_at = now - late - start_in
+        held = executor.leases.add(Lease(token=1, claimed_at=NOON, items=[item], began_at=began_at))
 
-    refusals = [executor._refusal(held, each, now) for each in items]
-
-    assert [refusal is RETURNED for refusal in refusals] == given_back
+        assert (executor._refusal(held, item, now) is RETURNED) == is_returned
 
 
 @pytest.mark.covers("A23", "A75")

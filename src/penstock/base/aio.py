@@ -18,6 +18,9 @@ RETRY_DELAY_MAX = timedelta(
     seconds=10
 )  # Someone who has repaired a failure should not wait longer.
 
+# Seconds to add to a timer that must not fire early: uvloop rounds to the nearest millisecond.
+TIMER_ROUNDING = 0.0005
+
 
 def spawn(
     group: asyncio.TaskGroup, work: Coroutine[Any, Any, T], *, name: str | None = None

@@ -7,6 +7,7 @@ from time import monotonic
 import msgspec
 
 from penstock.kernel.item import ItemId, LastAttempt
+from penstock.kernel.pace import LATE_MIN
 from penstock.postgres.clock import DatabaseClock
 from penstock.postgres.pool import Connection
 from penstock.postgres.statement import statement
@@ -16,9 +17,6 @@ CLAIM = statement(__package__, "claim.sql")
 # How far ahead a rate-limited lane hands out slots: longer than a claim takes, so that items wait
 # for their slot and not for the claim; short, so that a crash delays few items.
 SLOTS_AHEAD = timedelta(milliseconds=200)
-# How late an item may start: the claim keeps this much of the burst back, so that late starts stay
-# within rate plus burst. The executor gives back an item that is later.
-LATE_MAX = timedelta(milliseconds=30)
 
 REWIND_INTERVAL = 0.05  # Seconds. An item committed late, or put back, waits at most this long.
 REWIND_SHARE = 0.05  # Rewinding may take this share of the time, however long the scan takes.
@@ -29,8 +27,9 @@ BEGINNING = (datetime(1, 1, 1, tzinfo=UTC), 0)
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
-    """One item of a lease, before its payload is decoded. `start_in` is in seconds from the claim.
+    """One item of a lease, before its payload is decoded.
 
+    `start_in` is in seconds from the claim: the item's slot, or its due instant without a rate.
     A struct because it is faster to create, see Item.
     """
 
@@ -54,9 +53,24 @@ class Lease:
     token: int
     claimed_at: datetime
     items: list[Claimed]
-    began_at: float = 0.0  # `claimed_at` on the monotonic clock of this process.
+    began_at: float = 0.0  # `claimed_at` on the monotonic clock of this process, within `error`.
+    error: float = 0.0  # Seconds.
     more_in: float | None = 0.0  # Seconds until the next claim can find items; None: no item waits.
     marks_starts: bool = False  # Whether an item may start only after its start mark is committed.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotRange:
+    """Which slots a claim may assign: up to `ahead` from now, and none that is over after `delay`.
+
+    The delay is that from the claim to the start of its first items.
+    """
+
+    ahead: timedelta = SLOTS_AHEAD
+    delay: timedelta = LATE_MIN
+
+
+USUAL_SLOTS = SlotRange()
 
 
 @dataclass(slots=True)
@@ -105,7 +119,7 @@ async def claim(
     *,
     limit: int,
     worker: str,
-    slots_ahead: timedelta = SLOTS_AHEAD,
+    slots: SlotRange = USUAL_SLOTS,
     clock: DatabaseClock | None = None,
     now: datetime | None = None,
 ) -> Lease | float | None:
@@ -118,7 +132,7 @@ async def claim(
     began_at = monotonic()
     due_at, item_id = cursor.start()
     rows = await db.fetch(
-        CLAIM, lane_id, due_at, item_id, limit, worker, slots_ahead, now, LATE_MAX
+        CLAIM, lane_id, due_at, item_id, limit, worker, slots.ahead, now, LATE_MIN, slots.delay
     )
     if not rows:
         return None  # The lane is gone.
@@ -167,6 +181,7 @@ async def claim(
         claimed_at=first["claimed_at"],
         items=items,
         began_at=clock.to_monotonic(first["claimed_at"]),
+        error=clock.error,
         more_in=first["wait_seconds"],
         marks_starts=first["marks_starts"],
     )

@@ -10,20 +10,21 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from time import monotonic
 
 from msgspec.structs import replace
 
-from penstock.base.aio import spawn
+from penstock.base.aio import TIMER_ROUNDING, spawn
 from penstock.base.clock import boot_seconds, suspended_seconds
 from penstock.base.watchdog import Guard, Watchdog
-from penstock.kernel.claim import LATE_MAX, Claimed, Lease
+from penstock.kernel.claim import Claimed, Lease
 from penstock.kernel.execute import execute, execute_many
 from penstock.kernel.fence import LeaseFence
 from penstock.kernel.item import Dead, Ending, Returned
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import Lane
 from penstock.kernel.lease import HeldLease, HeldLeases
-from penstock.kernel.pace import Pace
+from penstock.kernel.pace import Pace, tolerance
 from penstock.kernel.settle import Ended
 from penstock.postgres.errors import DatabaseAway
 
@@ -32,10 +33,6 @@ EXPIRED = Dead("expired")
 
 # The rate of ended items is measured over intervals of at least this length.
 MEASURE = timedelta(milliseconds=50)
-# An item that is later than LATE_MAX would start together with those of the next slots, which
-# another process may hold: it is given back for another slot. A process that is always late must
-# still make progress: after this many returns in a row, one item starts all the same.
-LATE_RETURNS = 3
 # Handlers that never await would block the event loop for a whole batch, and the database would be
 # idle meanwhile: yield to the loop after this many items.
 YIELD_EVERY = 20
@@ -44,6 +41,9 @@ YIELD_EVERY = 20
 @dataclass(slots=True, kw_only=True)
 class Executor:
     """Runs the items of leases, up to the lane's concurrency at once.
+
+    Instants are of the monotonic clock. The loop's own clock would not do: uvloop's stands still
+    while the loop runs handlers.
 
     `on_free` is called when a task has no item left to run, `on_ended` when a lease becomes due
     for settling sooner; neither may block.
@@ -57,14 +57,13 @@ class Executor:
     on_ended: Callable[[], None]
     is_stopping: bool = False
     ended_per_second: float = 0.0
+    pace: Pace = field(default_factory=Pace)
     _waiting: deque[tuple[HeldLease, Claimed]] = field(default_factory=deque)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _running: int = 0
     _is_starting: bool = False
     _measured_at: float = 0.0
     _measured: int = 0
-    _pace: Pace = field(default_factory=Pace)
-    _late_returns: int = 0
     _stopped: asyncio.Event = field(default_factory=asyncio.Event)
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _watchdog: Watchdog = field(init=False)
@@ -86,6 +85,7 @@ class Executor:
     def receive(self, lease: Lease, group: asyncio.TaskGroup) -> None:
         """Hold a lease whose claim has committed, and start its items."""
         held = self._hold(lease)
+        self.pace.received(monotonic(), claimed_at=lease.began_at)
         self._waiting.extend((held, claimed) for claimed in self.in_starting_order(lease))
         if self.is_stopping:
             self._give_back_waiting()
@@ -95,7 +95,7 @@ class Executor:
         """Hold a lease whose claim has committed, and return all its items unstarted."""
         held = self._hold(lease)
         for claimed in lease.items:
-            self._end(held, claimed, RETURNED, began_at=self._loop.time())
+            self._end(held, claimed, RETURNED, began_at=monotonic())
 
     def _hold(self, lease: Lease) -> HeldLease:
         return self.leases.add(lease, suspended=suspended_seconds())
@@ -124,7 +124,7 @@ class Executor:
     def _give_back_waiting(self) -> None:
         while self._waiting:
             held, claimed = self._waiting.popleft()
-            self._end(held, claimed, RETURNED, began_at=self._loop.time())
+            self._end(held, claimed, RETURNED, began_at=monotonic())
 
     def _cancel_tasks(self) -> None:
         for task in self._tasks:
@@ -164,14 +164,14 @@ class Executor:
             self.on_free()
 
     async def _run_one(self, held: HeldLease, claimed: Claimed, guard: Guard) -> None:
-        if claimed.start_in > 0 or self.lane.rate is not None:
+        if claimed.start_in > 0:
             await self._until_start(held, claimed)
-        began_at = self._loop.time()
+        began_at = monotonic()
         refusal = self._refusal(held, claimed, began_at)
         if refusal is None and held.lease.marks_starts:
             await self._mark_started(held, [claimed])
-            began_at = self._loop.time()
-            refusal = self._refusal(held, claimed, began_at)
+            began_at = monotonic()
+            refusal = RETURNED if self._is_withdrawn(held) else None
         if refusal is not None:
             self._end(held, claimed, refusal, began_at=began_at)
             return
@@ -185,16 +185,17 @@ class Executor:
 
     async def _run_many(self, held: HeldLease, first: Claimed, guard: Guard) -> None:
         """Run a batch handler on all items of the lease that may start together with the first."""
-        start_in = max(first.start_in, self._loop.time() - held.lease.began_at)
+        start_in = max(first.start_in, monotonic() - held.lease.began_at)
         batch = [first]
         while self._waiting and self._waiting[0][0] is held:
             if self._waiting[0][1].start_in > start_in:
                 break
             batch.append(self._waiting.popleft()[1])
-        await self._until_start(held, first)
+        if first.start_in > 0:
+            await self._until_start(held, first)
         if held.lease.marks_starts:
             await self._mark_started(held, batch)
-        began_at = self._loop.time()
+        began_at = monotonic()
         refusals = {claimed.id: self._refusal(held, claimed, began_at) for claimed in batch}
         wanted = [claimed for claimed in batch if refusals[claimed.id] is None]
         endings = {claimed.id: self._unknown for claimed in wanted}
@@ -222,26 +223,15 @@ class Executor:
 
     async def _until_start(self, held: HeldLease, claimed: Claimed) -> None:
         """Wait for the item's start. A stop ends the wait; the item is then returned."""
-        if claimed.start_in > 0:
-            await self._until(held.lease.began_at + claimed.start_in)
-        if self.lane.rate is not None:
-            now = self._loop.time()
-            turn_at = self._pace.turn(now, rate=self.lane.rate, burst=self.lane.burst)
-            if turn_at > now:
-                await self._until(turn_at)
-
-    async def _until(self, moment: float) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(moment):
+            async with asyncio.timeout_at(held.lease.began_at + claimed.start_in + TIMER_ROUNDING):
                 await self._stopped.wait()
 
     def _refusal(self, held: HeldLease, claimed: Claimed, now: float) -> Ending | None:
         """Return the ending of an item that must not start: paused, lease lost, or too late."""
-        # A worker that was suspended must not start items that another worker may hold by now.
-        is_lost = held.may_be_lost(self.lane.lease, boot_seconds())
-        if not self.lane.enabled or self.is_stopping or is_lost:
+        if self._is_withdrawn(held):
             return RETURNED
-        if self.lane.rate is not None and self._has_missed_slot(held, claimed, now):
+        if self._has_missed_slot(held, claimed, now):
             return RETURNED
         if claimed.not_after is None:
             return None
@@ -249,19 +239,27 @@ class Executor:
         is_late = held.lease.claimed_at + timedelta(seconds=elapsed) > claimed.not_after
         return EXPIRED if is_late else None
 
+    def _is_withdrawn(self, held: HeldLease) -> bool:
+        """Return whether no item of the lease may start: paused, stopping, or lease lost.
+
+        A worker that was suspended must not start items that another worker may hold by now.
+        """
+        is_lost = held.may_be_lost(self.lane.lease, boot_seconds())
+        return not self.lane.enabled or self.is_stopping or is_lost
+
     def _has_missed_slot(self, held: HeldLease, claimed: Claimed, now: float) -> bool:
-        """Return whether an item is too late for its slot and must get another one."""
-        if held.lease.items[-1].start_in <= 0:
-            return False  # All items fit into the burst, so no later slot of this lease follows.
-        late = now - held.lease.began_at - max(claimed.start_in, 0.0)
-        if late <= LATE_MAX.total_seconds() or self._late_returns == LATE_RETURNS:
-            self._late_returns = 0
+        """Return whether an item is too late for its slot.
+
+        It would start together with those of later slots, which another process may hold.
+        """
+        if self.lane.rate is None:
             return False
-        self._late_returns += 1
-        return True
+        late_max = tolerance(self.lane.rate, self.lane.burst, error=held.lease.error)
+        slot_at = held.lease.began_at + claimed.start_in
+        return self.pace.has_missed(slot_at, now, late_max=late_max)
 
     def _end(self, held: HeldLease, claimed: Claimed, ending: Ending, *, began_at: float) -> None:
-        now = self._loop.time()
+        now = monotonic()
         ended = Ended(claimed, ending, int((now - began_at) * 1000))
         if held.end(ended, now):
             self.on_ended()

@@ -15,7 +15,7 @@ from penstock.base.aio import spawn
 from penstock.base.log import Logger
 from penstock.base.meter import Meter
 from penstock.kernel import metrics
-from penstock.kernel.claim import Cursor, Lease, claim
+from penstock.kernel.claim import Cursor, Lease, SlotRange, claim
 from penstock.kernel.executor import RETURNED, Executor
 from penstock.kernel.fence import LeaseFence
 from penstock.kernel.history import with_history
@@ -151,6 +151,7 @@ class LaneRunner:
                     self.cursor,
                     limit=room,
                     worker=self.worker,
+                    slots=SlotRange(delay=timedelta(seconds=self.executor.pace.delay)),
                     clock=self.clock,
                 )
                 if isinstance(found, Lease):
@@ -218,7 +219,7 @@ class LaneRunner:
 
     async def _settle_once(self) -> bool:
         """Settle the lease that is due for it first; return whether there was one."""
-        batch = self.leases.take_ended(self._loop.time())
+        batch = self.leases.take_ended(monotonic())
         if not isinstance(batch, EndedBatch):
             if batch is not None:
                 self._settles.by(batch)

@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import dataclass, field
 
+from penstock.base.aio import TIMER_ROUNDING
+
 NEVER = float("inf")
 
 
@@ -34,7 +36,7 @@ class Wake:
             return
         self.cancel()
         self._rings_at = moment
-        self._timer = asyncio.get_running_loop().call_at(moment, self._ring)
+        self._timer = asyncio.get_running_loop().call_at(moment + TIMER_ROUNDING, self._ring)
 
     async def wait(self) -> None:
         """Return once the loop has been woken since the last wait."""

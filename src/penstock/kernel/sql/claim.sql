@@ -23,12 +23,15 @@ WITH policy AS MATERIALIZED (
 ), moment AS MATERIALIZED (
     SELECT locked.*, coalesce($7::timestamptz, locked_at) AS at FROM locked
 ), opening AS MATERIALIZED (
-    -- An item may start up to $8 late. That much of the burst is kept back, so that late starts
-    -- never exceed rate plus burst; a slot wider than $8 has that room already.
-    SELECT moment.*, greatest(next_slot_at, at - make_interval(secs => greatest(
-        0, slot_seconds * (burst - 1)
-            - greatest(0, extract(epoch FROM $8::interval)::float8 - slot_seconds)
-    ))) AS first_slot_at
+    -- Slots of the past are used up to the burst. An item may start until `burst` slots after its
+    -- own, at least $8; since the items arrive at the worker after $9, the first slot must not be
+    -- over by then.
+    SELECT moment.*, greatest(
+        next_slot_at,
+        at - make_interval(secs => slot_seconds * (burst - 1)),
+        at + $9::interval
+            - greatest(make_interval(secs => slot_seconds * burst), $8::interval)
+    ) AS first_slot_at
     FROM moment
 ), allowance AS MATERIALIZED (
     SELECT opening.*, CASE
@@ -105,9 +108,10 @@ SELECT
         THEN extract(epoch FROM statement_timestamp())::float8 END AS received_at,
     CASE WHEN coalesce(place.number, 1) = 1
         THEN extract(epoch FROM clock_timestamp())::float8 END AS answered_at,
-    extract(epoch FROM greatest(
-        place.due_at,
-        allowance.first_slot_at + make_interval(secs => allowance.slot_seconds * (place.number - 1))
+    extract(epoch FROM coalesce(
+        allowance.first_slot_at
+            + make_interval(secs => allowance.slot_seconds * (place.number - 1)),
+        place.due_at
     ) - allowance.at)::float8 AS start_in,
     place.id, place.due_at, place.attempt, place.forgiven, item.key, item.order_key,
     item.not_after, item.payload
