@@ -14,31 +14,10 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from penstock import Penstock
 from penstock.api import create_app
-from penstock.base.aio import spawn
 from penstock.base.errors import BadSetting
 from penstock.kernel.api_keys import create_key
 from penstock.web import serve
-
-
-@asynccontextmanager
-async def served(app: Penstock, stop: asyncio.Event) -> AsyncGenerator[str]:
-    """Serve on a free port while the body runs, and yield the URL."""
-    listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    async with asyncio.TaskGroup() as group:
-        spawn(
-            group,
-            serve(
-                create_app(app),
-                host="127.0.0.1",
-                port=0,
-                stop=stop,
-                on_listening=listening.set_result,
-            ),
-        )
-        try:
-            yield await listening
-        finally:
-            stop.set()
+from tests.web.scene import LAST, LIVE, say, served
 
 
 @asynccontextmanager
@@ -134,23 +113,6 @@ async def test_a_failure_of_the_caller_stops_the_server(penstock: Penstock) -> N
     async with AsyncClient() as client:
         with pytest.raises(ConnectError):
             await client.get(f"{urls[0]}/health/live")
-
-
-async def say(url: str, *requests: bytes) -> bytes:
-    """Send pipelined requests, then return all that the server answers."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-    try:
-        for request in requests:
-            writer.write(request)
-        await writer.drain()
-        async with asyncio.timeout(60):
-            return await reader.read()
-    finally:
-        writer.close()
-
-
-LIVE = b"GET /health/live HTTP/1.1\r\nHost: x\r\nX-Request-Id: %d\r\n\r\n"
-LAST = b"GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
 async def test_pipelined_requests_are_answered_in_order(

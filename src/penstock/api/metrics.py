@@ -22,6 +22,7 @@ from penstock.contract.http import Content, NoParameters
 from penstock.kernel import metrics as kernel
 from penstock.kernel.inspect import LaneDepth, measure_lanes
 from penstock.postgres.pool import CONNECTION_LOST, Pool
+from penstock.web import metrics as web
 from penstock.web.call import Call
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -78,10 +79,10 @@ class MetricsPage:
 
 
 def declared_metrics(domains: Iterable[Domain]) -> tuple[Metric, ...]:
-    """Return the metrics of the kernel and of the domains, each once: some are shared."""
-    return tuple(
-        dict.fromkeys(metric for domain in (KERNEL, *domains) for metric in domain.metrics)
-    )
+    """Return the metrics of kernel, HTTP server and domains, each once: some are shared."""
+    own = (*KERNEL.metrics, *web.METRICS)
+    theirs = (metric for domain in domains for metric in domain.metrics)
+    return tuple(dict.fromkeys((*own, *theirs)))
 
 
 async def read_gauges(

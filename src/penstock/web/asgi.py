@@ -30,7 +30,7 @@ def create_app(penstock: Penstock, endpoints: Iterable[Endpoint]) -> RequestWrap
         slow_bodies=Watchdog(BODY_TIMEOUT),
     )
     # Bound once: structlog would otherwise look its configuration up for every line.
-    return RequestWrapper(app.respond, bug_response, penstock.log.bind())
+    return RequestWrapper(app.respond, bug_response, penstock.log.bind(), penstock.meter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

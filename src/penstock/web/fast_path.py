@@ -1,16 +1,18 @@
-"""Fast path past ASGI receive/send, for uvicorn only; every use of uvicorn's internals is here.
+"""Fast path past ASGI receive/send, for uvicorn only.
 
 A complete body is taken without waiting, and a response leaves in one write instead of two
 messages with every header checked. That was a seventh of a request. Streams, and requests under
-another server, use plain ASGI. pyproject.toml caps uvicorn's version because of this module.
+another server, use plain ASGI.
 """
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, cast
 
 from starlette.types import Scope
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 NAME = "penstock.fast_path"  # Among the extensions of an ASGI scope.
 
@@ -43,7 +45,7 @@ class FastPath:
         more = b"".join([b"%b: %b\r\n" % pair for pair in cycle.default_headers])
         if not cycle.keep_alive:
             more += b"connection: close\r\n"
-        cycle.transport.write(b"%b%b%b\r\n%b" % (_STATUS_LINES[status], header_lines, more, body))
+        cycle.transport.write(b"%b%b%b\r\n%b" % (STATUS_LINES[status], header_lines, more, body))
         cycle.message_event.set()
         if not cycle.keep_alive:
             cycle.transport.close()
@@ -60,29 +62,21 @@ def fast_path(scope: Scope) -> FastPath | None:
     return extensions.get(NAME)
 
 
-class FastProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol, which adds the fast path to each scope and joins writes."""
+class CorkedTransport:
+    """Joins all writes of one loop iteration into one system call: 15 % more requests.
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
-        """Accept a connection."""
-        super().connection_made(cast("asyncio.Transport", _CorkedTransport(transport)))
+    Closing keeps the receiving side open while `lingers()` is true: a socket that is closed with
+    unread bytes resets the connection, and the client may lose the response.
+    """
 
-    def on_headers_complete(self) -> None:
-        """Start a request."""
-        super().on_headers_complete()
-        cast("dict[str, Any]", self.scope)["extensions"] = {NAME: FastPath(self.cycle)}
+    __slots__ = ("_call_soon", "_held", "_lingers", "_transport", "is_closing")
 
-
-class _CorkedTransport:
-    """Joins all writes of one loop iteration into one system call: 15 % more requests."""
-
-    __slots__ = ("_call_soon", "_held", "_transport", "is_closing")
-
-    def __init__(self, transport: asyncio.Transport) -> None:
+    def __init__(self, transport: asyncio.Transport, lingers: Callable[[], bool]) -> None:
         self._transport = transport
         self.is_closing = transport.is_closing  # Called for every request.
         self._call_soon = asyncio.get_running_loop().call_soon
         self._held: list[bytes] = []
+        self._lingers = lingers
 
     def write(self, data: bytes) -> None:
         if not self._held:
@@ -91,7 +85,11 @@ class _CorkedTransport:
 
     def close(self) -> None:
         self._flush()
-        self._transport.close()
+        if not self._lingers():
+            self._transport.close()
+            return
+        with suppress(OSError):  # The client has reset the connection.
+            self._transport.write_eof()
 
     def _flush(self) -> None:
         if self._held:
@@ -102,6 +100,6 @@ class _CorkedTransport:
         return getattr(self._transport, name)
 
 
-_STATUS_LINES = {
+STATUS_LINES = {
     each.value: f"HTTP/1.1 {each.value} {each.phrase}\r\n".encode() for each in HTTPStatus
 }

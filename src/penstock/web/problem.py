@@ -90,16 +90,25 @@ def _problem(
     headers: dict[str, str],
     data: dict[str, Any] | None = None,
 ) -> Response:
+    content = problem_body(
+        code, status, detail=detail, request_id=request_id_of(request.scope), data=data
+    )
+    return Response(status=status, body=content, media_type=MEDIA_TYPE, headers=headers)
+
+
+def problem_body(
+    code: str, status: int, *, detail: str, request_id: str, data: dict[str, Any] | None = None
+) -> bytes:
+    """Return the document of a problem."""
     problem = {
         "type": TYPE_PREFIX + code,
         "title": code.replace("-", " ").capitalize(),
         "status": status,
         "detail": detail,
-        "request_id": request_id_of(request.scope),
+        "request_id": request_id,
         **(data or {}),
     }
-    content = msgspec.json.encode(problem, enc_hook=str)
-    return Response(status=status, body=content, media_type=MEDIA_TYPE, headers=headers)
+    return msgspec.json.encode(problem, enc_hook=str)
 
 
 def _data(error: PenstockError) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from penstock.base import log
 from penstock.base.log import Logger, describe
+from penstock.base.meter import Meter
 from penstock.web.fast_path import fast_path
 
 # Safe in a header, in a log line and in a shell.
@@ -27,7 +28,7 @@ SECURITY_HEADERS = {
 _SECURITY_HEADERS = [
     (name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()
 ]
-_SECURITY_HEADER_LINES = b"".join(b"%b: %b\r\n" % pair for pair in _SECURITY_HEADERS)
+SECURITY_HEADER_LINES = b"".join(b"%b: %b\r\n" % pair for pair in _SECURITY_HEADERS)
 
 
 class Response(Struct, frozen=True, kw_only=True):
@@ -46,6 +47,7 @@ class RequestWrapper:
     respond: Callable[[Request], Awaitable[Response]]
     error_response: Callable[[Request], Response]
     log: Logger
+    meter: Meter
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request; an unexpected failure is answered, logged, and raised again."""
@@ -129,7 +131,7 @@ def _send_fast(response: Response, request_id: str, scope: Scope) -> bool:
         return False
     header_lines = b"x-request-id: %b\r\n%bcontent-type: %b\r\ncontent-length: %d\r\n" % (
         request_id.encode(),
-        _SECURITY_HEADER_LINES,
+        SECURITY_HEADER_LINES,
         _content_type(response.media_type),
         len(response.body),
     )
@@ -165,8 +167,9 @@ def _content_type(media_type: str) -> bytes:
 def _request_id(request: Request) -> str:
     """Return the caller's id for the request if it is safe, else a new one."""
     given = header(request, b"x-request-id")
-    return given if REQUEST_ID.fullmatch(given) else _new_id()
+    return given if REQUEST_ID.fullmatch(given) else new_id()
 
 
-def _new_id() -> str:
+def new_id() -> str:
+    """Return an id for a request."""
     return f"{getrandbits(128):032x}"  # Not a secret, and needs no system call.

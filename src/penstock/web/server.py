@@ -10,7 +10,7 @@ import uvicorn
 from penstock.base.aio import alongside
 from penstock.base.errors import BadSetting
 from penstock.base.settings import settings
-from penstock.web.fast_path import FastProtocol
+from penstock.web.protocol import Protocol
 from penstock.web.request_wrapper import RequestWrapper
 
 BACKLOG = 2048  # A burst of new connections waits in the operating system, and is not refused.
@@ -51,7 +51,7 @@ async def serve(
 def _config(app: RequestWrapper) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=FastProtocol,
+        http=Protocol,
         ws="none",
         lifespan="off",
         interface="asgi3",

@@ -1,0 +1,228 @@
+"""HTTP/1.1 of one connection: uvicorn's protocol with limits on what a client may send.
+
+The head, the trailers and what follows a response are bounded as they arrive; uvicorn's parser
+joins the parts of a header, which costs quadratic time. uvicorn's internals are used here and in
+`fast_path`; pyproject.toml caps its version because of these two modules.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any, Literal, NoReturn, cast
+
+import httptools
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from penstock.web.fast_path import NAME, CorkedTransport, FastPath
+from penstock.web.metrics import REFUSED
+from penstock.web.refusal import MALFORMED, Refusal
+from penstock.web.request_wrapper import RequestWrapper
+
+# The head without its first slice. Browsers and proxies send 8 KiB at most, with large cookies.
+HEAD_BYTES_MAX = 64 * 1024
+HEADERS_MAX = 100  # As Apache and Django; a proxy adds a handful.
+URL_BYTES_MAX = 16 * 1024  # Twice what nginx takes; the longest name here has 255 characters.
+# Input is parsed in slices, so that a limit is checked before much more has been parsed.
+SLICE_BYTES = 16 * 1024
+# What is read after a response and dropped, so that a client which is still sending gets it.
+UNREAD_BYTES_MAX = 1024 * 1024
+
+HEAD_TOO_LARGE = Refusal(
+    431, "headers-too-large", f"the headers or the trailers are over {HEAD_BYTES_MAX} bytes"
+)
+TOO_MANY_HEADERS = Refusal(
+    431, "headers-too-large", f"the request has more than {HEADERS_MAX} headers"
+)
+URL_TOO_LONG = Refusal(414, "url-too-long", f"the URL is over {URL_BYTES_MAX} bytes")
+
+
+class Protocol(HttpToolsProtocol):
+    """uvicorn's HTTP protocol with limits and the fast path.
+
+    `_part` is the part of a message that the parser expects next; None means a new message.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._part: Literal["head", "body"] | None = None
+        self._unparsed_bytes = 0  # Of a head or of trailers, before this slice.
+        self._unread_bytes = 0
+        self._failure: Refusal | None = None
+        self._refusal: Refusal | None = None  # Sent once earlier requests are answered.
+        self._is_discarding = False
+        self._may_linger = True
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Accept a connection."""
+        corked = cast("asyncio.Transport", CorkedTransport(transport, self._lingers))
+        super().connection_made(corked)
+        self.flow = _Flow(corked, self.pipeline)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget a connection."""
+        self._may_linger = False
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Close an idle connection; one with a request in progress closes after the response."""
+        if self._is_answering():
+            self.cycle.keep_alive = False
+        else:
+            self._may_linger = False
+            self.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has arrived, or drop it if the connection is about to end."""
+        self._unset_keepalive_if_required()
+        if self._is_discarding:
+            self._discard(len(data))
+        elif len(data) <= SLICE_BYTES:
+            self._parse(data)
+        else:
+            whole = memoryview(data)
+            for start in range(0, len(data), SLICE_BYTES):
+                if self._is_discarding:
+                    self._discard(len(data) - start)
+                    return
+                self._parse(whole[start : start + SLICE_BYTES])
+
+    def _parse(self, data: bytes | memoryview) -> None:
+        self._unparsed_bytes += len(data)  # The callbacks below reset it.
+        try:
+            self.parser.feed_data(data)  # pyright: ignore[reportOptionalMemberAccess]  None when lost.
+        except httptools.HttpParserError:
+            self._refuse(self._failure or MALFORMED)
+        except httptools.HttpParserUpgrade:
+            pass  # Answered as a request without the upgrade, as HTTP allows.
+        else:
+            if self._unparsed_bytes > HEAD_BYTES_MAX:
+                self._refuse(HEAD_TOO_LARGE)
+            elif self._unread_bytes > UNREAD_BYTES_MAX:
+                self.transport.abort()
+
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        super().on_message_begin()
+        self._part = "head"
+        self._unparsed_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Add to the URL."""
+        self.url += url
+        if len(self.url) > URL_BYTES_MAX:
+            self._fail(URL_TOO_LONG)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Add a header."""
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+        if len(self.headers) > HEADERS_MAX:
+            self._fail(TOO_MANY_HEADERS)
+
+    def on_headers_complete(self) -> None:
+        """Start a request."""
+        super().on_headers_complete()
+        cast("dict[str, Any]", self.scope)["extensions"] = {NAME: FastPath(self.cycle)}
+        self._part = "body"
+        self._unparsed_bytes = self._unread_bytes = 0
+
+    def on_body(self, body: bytes) -> None:
+        """Add to the body, or drop it if the response has been sent."""
+        self._unparsed_bytes = 0
+        cycle = self.cycle
+        if cycle.response_complete:
+            self._unread_bytes += len(body)
+            return
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        """End the body."""
+        self._part = None
+        self._unparsed_bytes = 0
+        self.cycle.more_body = False
+        self.cycle.message_event.set()
+
+    def on_response_complete(self) -> None:
+        """Start the next request of the pipeline, or send a refusal whose turn it is."""
+        if self._refusal is not None and not self.pipeline:
+            self._send(self._refusal)
+        elif self._refusal is not None or not self._is_discarding:
+            super().on_response_complete()
+        self.flow.resume_reading()
+
+    def _fail(self, refusal: Refusal) -> NoReturn:
+        """Stop the parser from inside one of its callbacks."""
+        self._failure = refusal
+        raise ValueError(refusal.code)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer with an error, after the responses to earlier requests, and close."""
+        self._is_discarding = True
+        if self._part == "body":
+            if not self.pipeline:
+                self._interrupt(refusal)
+                return
+            self.pipeline.popleft()  # It has not started: the refusal takes its place.
+        if self._is_answering():
+            self._refusal = refusal
+            self.flow.pause_reading()
+        else:
+            self._send(refusal)
+
+    def _interrupt(self, refusal: Refusal) -> None:
+        """End the request in progress, whose body cannot be parsed."""
+        cycle = self.cycle
+        if cycle.response_complete:
+            self.transport.close()
+        elif cycle.response_started:
+            self.transport.abort()
+        else:
+            cycle.disconnected = True  # Its handler sees a client that has gone.
+            cycle.message_event.set()
+            self._send(refusal)
+
+    def _is_answering(self) -> bool:
+        return bool(self.cycle) and not self.cycle.response_complete
+
+    def _send(self, refusal: Refusal) -> None:
+        app = cast("object", self.app)  # pyright: ignore[reportUnknownMemberType]
+        assert isinstance(app, RequestWrapper), "uvicorn wraps it only if it is told to"
+        app.meter.count(REFUSED, code=refusal.code)
+        app.log.info("request.refused", status=refusal.status, code=refusal.code)
+        if not self.transport.is_closing():
+            self.transport.write(refusal.response(self.server_state.default_headers))
+            self.transport.close()
+
+    def _lingers(self) -> bool:
+        """Return whether a close has to wait for the client, which may still be sending."""
+        if not self._may_linger or (self._part is None and not self._is_discarding):
+            return False
+        self._is_discarding = True
+        self.pipeline.clear()
+        self.flow.resume_reading()
+        return True
+
+    def _discard(self, count: int) -> None:
+        self._unread_bytes += count
+        if self._unread_bytes > UNREAD_BYTES_MAX:
+            self.transport.abort()
+
+
+class _Flow(FlowControl):
+    """Reads on only when no request waits in the pipeline.
+
+    Otherwise each response would let in another 256 kB with thousands of requests.
+    """
+
+    def __init__(self, transport: asyncio.Transport, pipeline: deque[Any]) -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        if not self._pipeline:
+            super().resume_reading()
