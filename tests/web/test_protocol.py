@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from penstock import Penstock
+from penstock.kernel.api_keys import create_key
 from tests.web.scene import LAST, LIVE, flood, say, served
 
 HEAD = b"GET /health/live HTTP/1.1\r\nHost: x\r\n"
@@ -184,3 +185,24 @@ async def test_a_refusal_is_logged_and_counted(penstock: Penstock) -> None:
     assert (line["status"], line["code"]) == (431, "headers-too-large")
     counted = penstock.meter.counters["http_requests_refused_total", (("code", line["code"]),)]
     assert counted == 1
+
+
+async def test_the_trailers_of_a_chunked_request_are_not_headers(penstock: Penstock) -> None:
+    """A proxy that removes `Authorization` from the head lets the trailer pass."""
+    async with penstock.pool.acquire() as db:
+        _, token = await create_key(db, "producer", ["produce"], who="test")
+    body = b'{"lane": "work", "payload": 1}'
+    request = (
+        b"POST /items HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n%b\r\n"
+        b"%x\r\n%b\r\n0\r\n%b\r\n"
+    )
+    key = b"Authorization: Bearer %b\r\n" % token.encode()
+
+    async with served(penstock, asyncio.Event()) as url:
+        stranger = await say(url, request % (b"", len(body), body, key))
+        known = await say(url, request % (key, len(body), body, b"Idempotency-Key: k\r\n"))
+
+    assert stranger.startswith(b"HTTP/1.1 401 ")
+    assert known.startswith(b"HTTP/1.1 202 ")
+    assert await penstock.pool.fetchval("SELECT count(*) FROM penstock.idempotency") == 0

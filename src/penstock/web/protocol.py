@@ -113,7 +113,9 @@ class Protocol(HttpToolsProtocol):
             self._fail(URL_TOO_LONG)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Add a header."""
+        """Add a header; trailers are dropped."""
+        if self._part == "body":
+            return  # What authorises a request must be checked before its body is read.
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
