@@ -206,3 +206,19 @@ async def test_the_trailers_of_a_chunked_request_are_not_headers(penstock: Penst
     assert stranger.startswith(b"HTTP/1.1 401 ")
     assert known.startswith(b"HTTP/1.1 202 ")
     assert await penstock.pool.fetchval("SELECT count(*) FROM penstock.idempotency") == 0
+
+
+@pytest.mark.parametrize(
+    "hosts", [pytest.param(b"", id="none"), pytest.param(b"Host: a\r\nHost: a\r\n", id="two")]
+)
+async def test_a_request_has_exactly_one_host(url: str, hosts: bytes) -> None:
+    """A proxy and the server behind it may choose different ones of two."""
+    said = await say(url, b"GET /health/live HTTP/1.1\r\n%b\r\n" % hosts)
+
+    assert "Host" in problem(said, 400, "bad-request")["detail"]
+
+
+async def test_a_request_of_http_1_0_needs_no_host(url: str) -> None:
+    said = await say(url, b"GET /health/live HTTP/1.0\r\n\r\n")
+
+    assert said.startswith(b"HTTP/1.1 200 ")

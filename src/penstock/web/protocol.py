@@ -35,6 +35,8 @@ TOO_MANY_HEADERS = Refusal(
 )
 URL_TOO_LONG = Refusal(414, "url-too-long", f"the URL is over {URL_BYTES_MAX} bytes")
 
+WRONG_HOST = Refusal(400, "bad-request", "the request needs exactly one Host header")
+
 
 class Protocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with limits and the fast path.
@@ -47,6 +49,7 @@ class Protocol(HttpToolsProtocol):
         self._part: Literal["head", "body"] | None = None
         self._unparsed_bytes = 0  # Of a head or of trailers, before this slice.
         self._unread_bytes = 0
+        self._host_count = 0
         self._failure: Refusal | None = None
         self._refusal: Refusal | None = None  # Sent once earlier requests are answered.
         self._is_discarding = False
@@ -104,7 +107,7 @@ class Protocol(HttpToolsProtocol):
         """Begin a head."""
         super().on_message_begin()
         self._part = "head"
-        self._unparsed_bytes = 0
+        self._unparsed_bytes = self._host_count = 0
 
     def on_url(self, url: bytes) -> None:
         """Add to the URL."""
@@ -119,12 +122,16 @@ class Protocol(HttpToolsProtocol):
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
+        elif name == b"host":
+            self._host_count += 1
         self.headers.append((name, value))
         if len(self.headers) > HEADERS_MAX:
             self._fail(TOO_MANY_HEADERS)
 
     def on_headers_complete(self) -> None:
         """Start a request."""
+        if self._host_count != 1:
+            self._check_host()
         super().on_headers_complete()
         cast("dict[str, Any]", self.scope)["extensions"] = {NAME: FastPath(self.cycle)}
         self._part = "body"
@@ -156,6 +163,12 @@ class Protocol(HttpToolsProtocol):
         elif self._refusal is not None or not self._is_discarding:
             super().on_response_complete()
         self.flow.resume_reading()
+
+    def _check_host(self) -> None:
+        """Refuse a request without a Host, which only HTTP/1.0 allows, or with several."""
+        is_old = self.parser.get_http_version() == "1.0"  # pyright: ignore[reportOptionalMemberAccess]
+        if self._host_count or not is_old:
+            self._fail(WRONG_HOST)
 
     def _fail(self, refusal: Refusal) -> NoReturn:
         """Stop the parser from inside one of its callbacks."""
