@@ -8,13 +8,16 @@ from penstock import Penstock
 from penstock.api import create_app
 from penstock.base.aio import spawn
 from penstock.web import serve
+from penstock.web.protocol import Timeouts
 
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: x\r\nX-Request-Id: %d\r\n\r\n"
 LAST = b"GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
 @asynccontextmanager
-async def served(app: Penstock, stop: asyncio.Event) -> AsyncGenerator[str]:
+async def served(
+    app: Penstock, stop: asyncio.Event, *, timeouts: Timeouts | None = None
+) -> AsyncGenerator[str]:
     """Serve on a free port while the body runs, and yield the URL."""
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     async with asyncio.TaskGroup() as group:
@@ -26,6 +29,7 @@ async def served(app: Penstock, stop: asyncio.Event) -> AsyncGenerator[str]:
                 port=0,
                 stop=stop,
                 on_listening=listening.set_result,
+                timeouts=timeouts,
             ),
         )
         try:

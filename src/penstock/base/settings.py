@@ -77,6 +77,9 @@ class Settings(BaseSettings):
     warning."""
     port: int = Field(default=8080, ge=0, le=65535)
     """Port of the API; 0 takes any free one and prints it."""
+    api_connections_max: int | None = Field(default=None, ge=1, le=100_000)
+    """Most connections of clients that the API keeps open; a further one is answered with 503.
+    Absent: a quarter of the files that the process may open, less 64."""
     admin_key: SecretStr | None = Field(default=None, min_length=16)
     """An admin key of your own, which `up` and `serve` accept. Absent: `up` creates one if there
     is none."""

@@ -1,12 +1,14 @@
-"""HTTP/1.1 of one connection: uvicorn's protocol with limits on what a client may send.
+"""HTTP/1.1 of one connection: uvicorn's protocol with limits on what a client may send, and when.
 
-The head, the trailers and what follows a response are bounded as they arrive; uvicorn's parser
+The head, the trailers and what follows a response are bounded as they arrive: uvicorn's parser
 joins the parts of a header, which costs quadratic time. uvicorn's internals are used here and in
 `fast_path`; pyproject.toml caps its version because of these two modules.
 """
 
 import asyncio
 from collections import deque
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal, NoReturn, cast
 
 import httptools
@@ -14,7 +16,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from penstock.web.fast_path import NAME, CorkedTransport, FastPath
-from penstock.web.metrics import REFUSED
+from penstock.web.metrics import EXPIRED, REFUSED
 from penstock.web.refusal import MALFORMED, Refusal
 from penstock.web.request_wrapper import RequestWrapper
 
@@ -27,6 +29,8 @@ SLICE_BYTES = 16 * 1024
 # What is read after a response and dropped, so that a client which is still sending gets it.
 UNREAD_BYTES_MAX = 1024 * 1024
 
+_NEVER = float("inf")
+
 HEAD_TOO_LARGE = Refusal(
     431, "headers-too-large", f"the headers or the trailers are over {HEAD_BYTES_MAX} bytes"
 )
@@ -35,17 +39,37 @@ TOO_MANY_HEADERS = Refusal(
 )
 URL_TOO_LONG = Refusal(414, "url-too-long", f"the URL is over {URL_BYTES_MAX} bytes")
 
+HEAD_TOO_SLOW = Refusal(408, "head-too-slow", "the head of the request arrived too slowly")
 WRONG_HOST = Refusal(400, "bad-request", "the request needs exactly one Host header")
+
+# What a connection waits for. While a handler runs ("response") its own timeouts apply.
+Phase = Literal["first_byte", "head", "response", "unread", "unsent", "idle", "close"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How long a connection may wait for each thing; the body has BODY_TIMEOUT in `decode`."""
+
+    first_byte: timedelta = timedelta(seconds=10)  # Clients connect when they have a request.
+    head: timedelta = timedelta(seconds=10)  # From its first byte; it is one packet, or a few.
+    unread: timedelta = timedelta(seconds=5)  # The rest of a body whose response has been sent.
+    unsent: timedelta = timedelta(seconds=30)  # A client that reads nothing of its response.
+    idle: timedelta = timedelta(seconds=5)  # As uvicorn and Apache have it.
+    close: timedelta = timedelta(seconds=2)  # For a client that is still sending to read why.
 
 
 class Protocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with limits and the fast path.
 
     `_part` is the part of a message that the parser expects next; None means a new message.
+    The server calls `expire` once the loop's time has reached `deadline_at`.
     """
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, *, timeouts: Timeouts, **given: Any) -> None:
         super().__init__(**given)
+        self.deadline_at = _NEVER
+        self._timeouts = timeouts
+        self._phase: Phase = "first_byte"
         self._part: Literal["head", "body"] | None = None
         self._unparsed_bytes = 0  # Of a head or of trailers, before this slice.
         self._unread_bytes = 0
@@ -60,6 +84,7 @@ class Protocol(HttpToolsProtocol):
         corked = cast("asyncio.Transport", CorkedTransport(transport, self._lingers))
         super().connection_made(corked)
         self.flow = _Flow(corked, self.pipeline)
+        self._wait("first_byte", self._timeouts.first_byte)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget a connection."""
@@ -76,7 +101,8 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what has arrived, or drop it if the connection is about to end."""
-        self._unset_keepalive_if_required()
+        if self._phase == "idle" or self._phase == "first_byte":  # noqa: PLR1714  A set is slower.
+            self._wait("head", self._timeouts.head)
         if self._is_discarding:
             self._discard(len(data))
         elif len(data) <= SLICE_BYTES:
@@ -100,8 +126,8 @@ class Protocol(HttpToolsProtocol):
         else:
             if self._unparsed_bytes > HEAD_BYTES_MAX:
                 self._refuse(HEAD_TOO_LARGE)
-            elif self._unread_bytes > UNREAD_BYTES_MAX:
-                self.transport.abort()
+            else:
+                self._discard(0)
 
     def on_message_begin(self) -> None:
         """Begin a head."""
@@ -136,6 +162,8 @@ class Protocol(HttpToolsProtocol):
         cast("dict[str, Any]", self.scope)["extensions"] = {NAME: FastPath(self.cycle)}
         self._part = "body"
         self._unparsed_bytes = self._unread_bytes = 0
+        if self._phase != "unsent":
+            self._phase, self.deadline_at = "response", _NEVER
 
     def on_body(self, body: bytes) -> None:
         """Add to the body, or drop it if the response has been sent."""
@@ -155,14 +183,59 @@ class Protocol(HttpToolsProtocol):
         self._unparsed_bytes = 0
         self.cycle.more_body = False
         self.cycle.message_event.set()
+        if self._phase == "unread":
+            self._wait("idle", self._timeouts.idle)
 
     def on_response_complete(self) -> None:
         """Start the next request of the pipeline, or send a refusal whose turn it is."""
-        if self._refusal is not None and not self.pipeline:
-            self._send(self._refusal)
-        elif self._refusal is not None or not self._is_discarding:
+        if self.pipeline:
             super().on_response_complete()
+        elif self._refusal is not None:
+            self._send(self._refusal)
+        elif not self._is_discarding:
+            self.server_state.total_requests += 1
+            self._wait_for_client()
         self.flow.resume_reading()
+
+    def pause_writing(self) -> None:
+        """Give the client some time to read."""
+        super().pause_writing()
+        self._wait("unsent", self._timeouts.unsent)
+
+    def resume_writing(self) -> None:
+        """Go on after the client has read."""
+        super().resume_writing()
+        self._wait_for_client()
+
+    def expire(self) -> None:
+        """End the connection, because its deadline has passed."""
+        if self._phase == "head":
+            self._refuse(HEAD_TOO_SLOW)
+            return
+        if self._phase == "idle":
+            self.transport.close()  # The last response may still be on its way.
+            return
+        self._requests().meter.count(EXPIRED, phase=self._phase)
+        self.transport.abort()
+
+    def _wait(self, phase: Phase, timeout: timedelta) -> None:
+        self._phase = phase
+        self.deadline_at = self.loop.time() + timeout.total_seconds()
+
+    def _wait_for_client(self) -> None:
+        """Set the deadline of what the client has to do next, if anything."""
+        if self._is_discarding:
+            return
+        if self.flow.write_paused:
+            self._wait("unsent", self._timeouts.unsent)
+        elif self._is_answering():
+            self._phase, self.deadline_at = "response", _NEVER
+        elif self._part == "head":
+            self._wait("head", self._timeouts.head)
+        elif self._part == "body":
+            self._wait("unread", self._timeouts.unread)
+        else:
+            self._wait("idle", self._timeouts.idle)
 
     def _check_host(self) -> None:
         """Refuse a request without a Host, which only HTTP/1.0 allows, or with several."""
@@ -205,19 +278,26 @@ class Protocol(HttpToolsProtocol):
         return bool(self.cycle) and not self.cycle.response_complete
 
     def _send(self, refusal: Refusal) -> None:
-        app = cast("object", self.app)  # pyright: ignore[reportUnknownMemberType]
-        assert isinstance(app, RequestWrapper), "uvicorn wraps it only if it is told to"
+        app = self._requests()
         app.meter.count(REFUSED, code=refusal.code)
         app.log.info("request.refused", status=refusal.status, code=refusal.code)
         if not self.transport.is_closing():
             self.transport.write(refusal.response(self.server_state.default_headers))
             self.transport.close()
 
+    def _requests(self) -> RequestWrapper:
+        app = cast("object", self.app)
+        assert isinstance(app, RequestWrapper), "uvicorn wraps it only if it is told to"
+        return app
+
     def _lingers(self) -> bool:
         """Return whether a close has to wait for the client, which may still be sending."""
-        if not self._may_linger or (self._part is None and not self._is_discarding):
-            return False
+        is_unread = self._part is not None or self._is_discarding
         self._is_discarding = True
+        if not (is_unread and self._may_linger):
+            self._wait("close", self._timeouts.unsent)
+            return False
+        self._wait("close", self._timeouts.close)
         self.pipeline.clear()
         self.flow.resume_reading()
         return True
@@ -225,6 +305,7 @@ class Protocol(HttpToolsProtocol):
     def _discard(self, count: int) -> None:
         self._unread_bytes += count
         if self._unread_bytes > UNREAD_BYTES_MAX:
+            self._is_discarding = True
             self.transport.abort()
 
 
