@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from httpx import ASGITransport, AsyncClient
@@ -92,3 +93,62 @@ async def test_when_the_database_is_back_so_are_we(
 
     assert health.status_code == 200
     assert lanes.status_code == 200
+
+
+DISK_FULL = """
+CREATE FUNCTION disk_full() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE 'could not extend file "base/1/2": No space left on device' USING ERRCODE = 'disk_full';
+END $$;
+CREATE TRIGGER disk_full BEFORE INSERT ON penstock.item EXECUTE FUNCTION disk_full()
+"""
+
+
+async def test_a_full_disk_is_unavailable_and_not_ready_and_says_why(
+    admin: AsyncClient, penstock: Penstock
+) -> None:
+    """It was a 500, which says that the request is at fault and that nobody should repeat it."""
+    await penstock.pool.execute(DISK_FULL)
+
+    refused = await admin.post("/items", json={"lane": "work", "payload": 1})
+    health = await admin.get("/health")
+    read = await admin.get("/lanes")
+
+    told = problem(refused, 503, "database-full")
+    assert int(refused.headers["retry-after"]) > 0
+    assert "base/1/2" not in told["detail"]
+    assert (health.status_code, health.json()["database"]) == (503, "full")
+    assert health.json()["live"] is True
+    assert read.status_code == 200
+
+
+async def test_a_disk_with_space_again_is_ready_after_the_next_write(
+    admin: AsyncClient, penstock: Penstock
+) -> None:
+    await penstock.pool.execute(DISK_FULL)
+    problem(await admin.post("/items", json={"lane": "work", "payload": 1}), 503, "database-full")
+    await penstock.pool.execute("DROP FUNCTION disk_full CASCADE")
+
+    accepted = await admin.post("/items", json={"lane": "work", "payload": 1})
+    health = await admin.get("/health")
+
+    assert accepted.status_code == 202
+    assert health.json() == {"live": True, "ready": True, "database": "up"}
+
+
+async def test_a_read_only_database_is_unavailable_and_not_ready_and_says_why(
+    admin: AsyncClient, penstock: Penstock
+) -> None:
+    """After a failover, a connection may lead to what is a replica now."""
+    await penstock.pool.execute("""
+        DO $$ BEGIN EXECUTE format(
+            'ALTER DATABASE %I SET default_transaction_read_only = on', current_database()
+        ); END $$
+    """)
+    await cast("Any", penstock.pool).expire_connections()
+
+    health = await admin.get("/health")
+    refused = await admin.post("/items", json={"lane": "work", "payload": 1})
+
+    assert (health.status_code, health.json()["database"]) == (503, "read-only")
+    problem(refused, 503, "database-read-only")

@@ -28,7 +28,12 @@ OPERATORS_FAULT = {
     "PenstockError", "BadSetting", "BadApp", "BadDomain", "BadMigration", "Denied",
 }  # fmt: skip
 # Of all errors from 500 on, what a caller sees besides the status.
-EXPOSED = {"DatabaseAway": "code", "PoolExhausted": "details"}
+EXPOSED = {
+    "DatabaseAway": "code",
+    "DatabaseFull": "code",
+    "DatabaseReadOnly": "code",
+    "PoolExhausted": "details",
+}
 
 
 def own_errors(error: type[PenstockError] = PenstockError) -> Iterator[type[PenstockError]]:

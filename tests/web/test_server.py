@@ -174,3 +174,16 @@ async def test_an_invalid_host_is_an_error_that_names_the_setting(penstock: Pens
             stop=asyncio.Event(),
             on_listening=lambda _: None,
         )
+
+
+async def test_a_response_to_a_bug_says_that_the_connection_closes(penstock: Penstock) -> None:
+    """The server closes it: a client that sends its next request there would lose it."""
+    await penstock.pool.execute("ALTER TABLE penstock.api_key RENAME TO other")
+
+    async with served(penstock, asyncio.Event()) as url:
+        said = await say(
+            url, b"GET /lanes HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer none\r\n\r\n"
+        )
+
+    assert said.startswith(b"HTTP/1.1 500 ")
+    assert b"\r\nconnection: close\r\n" in said.lower()

@@ -364,9 +364,15 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
     live: bool
 
 
+DatabaseStatus = Literal["up", "away", "full", "read-only"]
+
+
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """Restart the process if `live` is false; send it requests only while `ready` is true."""
+    """Restart the process if `live` is false; send it requests only while `ready` is true.
+
+    `database` says why it is not ready: `away`, `full` (its disk) or `read-only`.
+    """
 
     live: bool
     ready: bool
-    database: Literal["up", "away"]
+    database: DatabaseStatus

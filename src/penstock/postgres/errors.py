@@ -2,7 +2,8 @@
 
 PenstockError
 ├── BadMigration, MigrationDenied
-└── Unavailable: DatabaseAway, DataFolderBusy, EmbeddedFailed
+└── Unavailable: DataFolderBusy, EmbeddedFailed
+    └── DatabaseAway: DatabaseFull, DatabaseReadOnly
 """
 
 from dataclasses import dataclass
@@ -59,6 +60,18 @@ class DatabaseAway(Unavailable):
 
     def __str__(self) -> str:
         return f"the database is unavailable: {self.reason}"
+
+
+class DatabaseFull(DatabaseAway):
+    """The disk of the database is full: it reads, and writes nothing."""
+
+    code: ClassVar[str] = "database-full"
+
+
+class DatabaseReadOnly(DatabaseAway):
+    """The database takes no writes: it is a replica, or was set to read-only."""
+
+    code: ClassVar[str] = "database-read-only"
 
 
 @dataclass(eq=False)

@@ -25,7 +25,7 @@ import asyncpg
 from penstock.base.aio import retry_delays
 from penstock.base.errors import BadSetting
 from penstock.base.log import Logger
-from penstock.postgres.errors import DatabaseAway
+from penstock.postgres.errors import DatabaseAway, DatabaseFull, DatabaseReadOnly
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ CONNECT_TIMEOUT = timedelta(seconds=10)  # A server in recovery refuses at once.
 COMMAND_TIMEOUT = timedelta(seconds=60)  # The slowest statement, a bulk insert, takes 2 s.
 STATEMENTS_MAX = 1024  # More than there are: each is prepared once per connection.
 
-# What a connection raises when the server is stopped, stopping, full or starting.
+# What a connection raises when the server is stopped, stopping, starting or short of something.
 # asyncpg says "connection is closed" with its general InterfaceError, whose children for wrong
 # arguments (DataError) must therefore be caught earlier; `database_away` does so.
 CONNECTION_LOST: tuple[type[BaseException], ...] = (
@@ -42,8 +42,10 @@ CONNECTION_LOST: tuple[type[BaseException], ...] = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
+    asyncpg.DatabaseDroppedError,
     asyncpg.IdleSessionTimeoutError,
-    asyncpg.TooManyConnectionsError,
+    asyncpg.InsufficientResourcesError,  # Disk, memory, connections.
+    asyncpg.ReadOnlySQLTransactionError,
     asyncpg.InterfaceError,
     # A query after the server's last message and before the end of the connection.
     asyncpg.InternalClientError,
@@ -241,6 +243,10 @@ class _Translated:
             return
         if isinstance(failure, _REFUSED):
             raise BadSetting("PENSTOCK_DATABASE_URL", _one_line(failure)) from failure
+        if isinstance(failure, asyncpg.DiskFullError):
+            raise DatabaseFull(_one_line(failure)) from failure
+        if isinstance(failure, asyncpg.ReadOnlySQLTransactionError):
+            raise DatabaseReadOnly(_one_line(failure)) from failure
         if isinstance(failure, CONNECTION_LOST):
             raise DatabaseAway(_one_line(failure)) from failure
 
@@ -249,7 +255,7 @@ _TRANSLATED = _Translated()
 
 
 def database_away() -> AbstractContextManager[None]:
-    """Translate what asyncpg raises for a lost or refused connection into PenstockErrors."""
+    """Translate what asyncpg raises for an unavailable database into PenstockErrors."""
     return _TRANSLATED
 
 

@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from penstock.app import Penstock
-from penstock.base.errors import PenstockError
+from penstock.base.errors import DatabaseFull, PenstockError
 from penstock.base.watchdog import Watchdog
 from penstock.contract.http import Content, Endpoint, Reply
 from penstock.postgres.pool import database_away
@@ -55,8 +55,13 @@ class _App:
                     body=await decode_body(endpoint, request, self.slow_bodies),
                     who=who,
                 )
-                return _encoded(endpoint, await endpoint.handle(call))
+                returned = await endpoint.handle(call)
+                if endpoint.method != "GET":
+                    self.context.disk.note(is_full=False)
+                return _encoded(endpoint, returned)
         except PenstockError as refused:
+            if isinstance(refused, DatabaseFull):
+                self.context.disk.note(is_full=True)
             return error_response(request, refused)
         except HTTPException as refused:
             return http_response(request, refused)

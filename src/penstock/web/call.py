@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
+from time import monotonic
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -17,12 +19,32 @@ P = TypeVar("P")
 B = TypeVar("B")
 
 
+# Without requests nothing is written, and then the process must become ready by itself.
+FULL_FOR = timedelta(seconds=10)
+
+
+@dataclass(slots=True)
+class DiskStatus:
+    """Whether the database's disk was full when this process last wrote something."""
+
+    _full_until: float = float("-inf")
+
+    def note(self, *, is_full: bool) -> None:
+        """Note how a write ended."""
+        self._full_until = monotonic() + FULL_FOR.total_seconds() if is_full else float("-inf")
+
+    def is_full(self) -> bool:
+        """Return whether it is known to be full; a failed write is old news after 10 seconds."""
+        return monotonic() < self._full_until
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebContext:
     """What all calls share."""
 
     penstock: Penstock
     authenticator: Authenticator
+    disk: DiskStatus = field(default_factory=DiskStatus)
 
 
 class Call(Struct, Generic[P, B], frozen=True, kw_only=True):

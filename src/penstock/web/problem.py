@@ -77,8 +77,12 @@ def http_response(request: Request, error: HTTPException) -> Response:
 
 
 def bug_response(request: Request) -> Response:
-    """Answer an unexpected exception; the log has its line under the same request id."""
-    return _problem(request, CODES[500], 500, detail=OPAQUE_DETAILS[500], headers={})
+    """Answer an unexpected exception; the log has its line under the same request id.
+
+    The exception is raised again, and then uvicorn closes the connection.
+    """
+    headers = {"Connection": "close"}
+    return _problem(request, CODES[500], 500, detail=OPAQUE_DETAILS[500], headers=headers)
 
 
 def _problem(

@@ -20,8 +20,9 @@ from penstock.postgres.pool import (
 )
 from tests.database import database_dsn, wait_until_up
 
-# By SQLSTATE: connection exceptions, shutdowns, "cannot connect now", too many connections.
-AWAY_STATES = ("08", "57P01", "57P02", "57P03", "57P05", "53300")
+# By SQLSTATE: connection exceptions, shutdowns, "cannot connect now", a dropped database; no more
+# disk, memory or connections; read-only.
+AWAY_STATES = ("08", "57P0", "53", "25006")
 
 
 def vendor_errors() -> list[type[asyncpg.PostgresError]]:
