@@ -1,5 +1,6 @@
 """`penstock serve`: several processes of the API on one database."""
 
+import asyncio
 import resource
 import socket
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from penstock.postgres.pool import connect as connect_to_database
 from tests.e2e.command import Command, penstock
+from tests.ports import free_port
 
 SERVE = ("serve", "--port", "0")
 KEY = "a-key-from-the-vault"
@@ -45,6 +48,41 @@ def test_two_servers_share_one_database(dsn: str, folder: Path) -> None:
 
         assert [answer.status_code for answer in answers] == [200, 200]
         assert [each.stop() for each in (one, two)] == [0, 0]
+
+
+WAITS = """
+SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'penstock.api_key'::regclass
+"""
+
+
+async def test_health_answers_once_the_given_key_works(dsn: str, folder: Path) -> None:
+    """A script waits for /health, and its first call with the key must not get 401."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    environment = {"PENSTOCK_DATABASE_URL": dsn, "PENSTOCK_ADMIN_KEY": KEY}
+    locking = await connect_to_database(dsn)
+    holding = locking.transaction()
+    await holding.start()
+    await locking.execute("LOCK TABLE penstock.api_key")
+
+    with penstock("serve", "--port", str(port), folder=folder, environment=environment) as serve:
+        async with asyncio.timeout(60):
+            while not await locking.fetchval(WAITS):
+                assert serve.process.poll() is None
+        with connect(url) as early:
+            early.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            early.settimeout(1)
+            with pytest.raises(TimeoutError):
+                early.recv(1)
+            await holding.rollback()
+            early.settimeout(60)
+            health = early.recv(65_536)
+        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {KEY}"}) as client:
+            answer = await client.get(f"{url}/lanes")
+
+    await locking.close()
+    assert health.startswith(b"HTTP/1.1 200 ")
+    assert answer.status_code == 200
 
 
 def test_a_connection_over_the_maximum_is_answered_with_503(dsn: str, folder: Path) -> None:

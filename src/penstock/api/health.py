@@ -4,9 +4,10 @@ import asyncio
 from datetime import timedelta
 
 from penstock.api import wire
-from penstock.base.errors import DatabaseFull, PenstockError
+from penstock.base.errors import PenstockError
 from penstock.contract.http import NoParameters, Reply
 from penstock.kernel.lane import list_lanes
+from penstock.postgres.errors import DatabaseFull
 from penstock.postgres.pool import Pool, database_away
 from penstock.postgres.statement import statement
 from penstock.web.call import Call

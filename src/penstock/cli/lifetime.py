@@ -5,7 +5,7 @@ the work.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -34,11 +34,17 @@ async def opened(app: Penstock, data_dir: Path | None) -> AsyncGenerator[Penstoc
 
 @asynccontextmanager
 async def listening(
-    app: Penstock, *, host: str, port: int, is_probe: bool = False
+    app: Penstock,
+    *,
+    host: str,
+    port: int,
+    is_probe: bool = False,
+    prepare: Callable[[], Awaitable[object]] | None = None,
 ) -> AsyncGenerator[str]:
     """Serve the API while the body runs and yield its URL; requests in progress are completed.
 
-    With `is_probe`, only health and metrics are served.
+    With `is_probe`, only health and metrics are served. `prepare` is awaited before any request is
+    answered, once the port is known to be free.
     """
     try:
         from penstock import api, web  # noqa: PLC0415  The extra may not be installed.
@@ -55,6 +61,7 @@ async def listening(
                 port=port,
                 stop=stop,
                 on_listening=url.set_result,
+                prepare=prepare,
             ),
             name="api",
         )

@@ -1,5 +1,6 @@
 """`penstock serve`: the API alone. Many may run against one database."""
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -41,8 +42,8 @@ def serve(
     chosen_port = settings().port if port is None else port
 
     async def run(stop: Stop) -> None:
-        async with app, listening(app, host=chosen_host, port=chosen_port) as url:
-            await ensure_given_key(app)
+        prepare = partial(ensure_given_key, app)
+        async with app, listening(app, host=chosen_host, port=chosen_port, prepare=prepare) as url:
             stop.started()
             print_json({"api": url}) if as_json else click.echo(f"penstock serves {url}")
             await stop.asked.wait()

@@ -54,12 +54,17 @@ def up(
     chosen_port = settings().port if port is None else port
 
     async def run(stop: Stop) -> None:
+        token: str | None = None
+
+        async def prepare() -> None:
+            nonlocal token
+            token = await ensure_admin_key(app)
+
         async with (
             opened(app, data_dir),
             alongside(app.run_sweeper()),
-            listening(app, host=chosen_host, port=chosen_port) as url,
+            listening(app, host=chosen_host, port=chosen_port, prepare=prepare) as url,
         ):
-            token = await ensure_admin_key(app)
             stop.started()
             _announce(app, url, token, as_json=as_json)
             if spec is None and not as_json:

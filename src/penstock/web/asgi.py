@@ -8,9 +8,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from penstock.app import Penstock
-from penstock.base.errors import DatabaseFull, PenstockError
+from penstock.base.errors import PenstockError
 from penstock.base.watchdog import Watchdog
 from penstock.contract.http import Content, Endpoint, Reply
+from penstock.postgres.errors import DatabaseFull
 from penstock.postgres.pool import database_away
 from penstock.web.authenticate import Authenticator
 from penstock.web.call import Call, WebContext

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import closing
 from datetime import timedelta
 from functools import partial
@@ -40,14 +40,18 @@ async def serve(
     port: int,
     stop: asyncio.Event,
     on_listening: Callable[[str], None],
+    prepare: Callable[[], Awaitable[object]] | None = None,
     timeouts: Timeouts | None = None,
 ) -> None:
     """Serve until `stop` is set, then finish the requests in progress and return.
 
-    Port 0 means any free one; `on_listening` gets the URL once connections are accepted. Raises
-    BadSetting if the address cannot be used.
+    Port 0 means any free one; `on_listening` gets the URL once connections are accepted. `prepare`
+    is awaited before: the port is taken, and connections wait. Raises BadSetting if the address
+    cannot be used.
     """
     with closing(_listen(host, port)) as listener:
+        if prepare is not None:
+            await prepare()
         server = uvicorn.Server(_config(app))
         server.config.load()
         server.lifespan = server.config.lifespan_class(server.config)
