@@ -1,8 +1,8 @@
 """Callers of the API in a process of their own, so cheap that they measure the server.
 
 `python -m bench.callers VERB JSON` makes its calls and prints one line of JSON. `single` and
-`batch` ask for slots, `events` and `event_batches` post events. No HTTP library: it would take as
-much CPU as the server, and there are two cores for all of it.
+`batch` ask for slots, `events`, `paced_events` and `event_batches` post events. No HTTP library: it
+would take as much CPU as the server, and there are two cores for all of it.
 """
 
 import json
@@ -10,6 +10,7 @@ import select
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -84,6 +85,44 @@ def event_batches(
     return _repeat(place, requests, connections=connections, seconds=seconds, status=200)
 
 
+def paced_events(
+    place: Place, *, connections: int, seconds: float, per_second: int, first: int = 0
+) -> dict[str, object]:
+    """Post events at a steady pace, one in a call; a wait counts from when the call was due."""
+    poll = select.poll()
+    callers: dict[int, _Caller] = {}
+    for _ in range(connections):
+        connection = place.connect()
+        poll.register(connection.fileno(), select.POLLIN)
+        callers[connection.fileno()] = _Caller(connection, STATUS + b"202 ")
+    free = list(callers.values())
+    requests = _events(place, each=1, first=first)
+    due = deque[float]()
+    waits: list[float] = []
+    count_max = round(seconds * per_second)
+    started = time.perf_counter()
+    asked = 0
+    while len(waits) < count_max:
+        now = time.perf_counter()
+        while asked < count_max and started + asked / per_second <= now:
+            due.append(started + asked / per_second)
+            asked += 1
+        while due and free:
+            caller = free.pop()
+            caller.send(next(requests))
+            caller.sent_at = due.popleft()
+        until_next = started + asked / per_second - time.perf_counter()
+        milliseconds = max(0.0, until_next * 1000) if asked < count_max else 1000.0
+        for number, _ in poll.poll(milliseconds):
+            caller = callers[number]
+            if caller.receive():
+                waits.append(time.perf_counter() - caller.sent_at)
+                free.append(caller)
+        if time.perf_counter() > started + seconds + ANSWER_SECONDS_MAX:
+            raise WrongAnswer(f"{len(waits)} of {count_max} after {ANSWER_SECONDS_MAX:g} s more")
+    return {"seconds": time.perf_counter() - started, "milliseconds": [w * 1000 for w in waits]}
+
+
 def _repeat(
     place: Place, requests: Iterator[bytes], *, connections: int, seconds: float, status: int
 ) -> dict[str, object]:
@@ -128,13 +167,13 @@ def _requests(place: Place, requested_at: datetime, spread_seconds: float) -> It
         yield b"%b%d\r\n\r\n%b" % (head, len(body), body)
 
 
-def _events(place: Place, *, each: int) -> Iterator[bytes]:
-    """Yield requests with events of their own, `each` in an array, or one bare."""
+def _events(place: Place, *, each: int, first: int = 0) -> Iterator[bytes]:
+    """Yield requests with events of their own from a number on, `each` in an array, or one bare."""
     head = place.head("/events" if each == 1 else "/events/batch", "application/json")
-    for first in count(0, each):
+    for start in count(first, each):
         texts = [
             b'{"id":"called-%d","type":"%b","data":%b}' % (number, TYPE.encode(), data(number))
-            for number in range(first, first + each)
+            for number in range(start, start + each)
         ]
         body = texts[0] if each == 1 else b"[%b]" % b",".join(texts)
         yield b"%b%d\r\n\r\n%b" % (head, len(body), body)
@@ -228,6 +267,7 @@ VERBS: Final[dict[str, Callable[..., dict[str, object]]]] = {
     "single": single,
     "batch": batch,
     "events": events,
+    "paced_events": paced_events,
     "event_batches": event_batches,
 }
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import statistics
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,9 +12,10 @@ from typing import Final
 
 import asyncpg
 
-from bench import hanging, posting
+from bench import flooding, hanging, posting
 from bench.arrivals import busiest_second, inversions, mean_rate, percentile_99
 from bench.booking import BookingFailed, call
+from bench.callers import Place
 from bench.dispatch import (
     CHUNK,
     LOG_STATEMENTS,
@@ -44,7 +46,7 @@ from bench.figures import (
     ratio_row,
 )
 from bench.killing import WORKERS, deliver_together
-from bench.measure import Bench, Case, floats, number
+from bench.measure import Bench, Case, floats, number, numbers
 from bench.nginx import nginx
 from bench.process import NoAnswer, NotReady, answer
 from bench.receiver import receiving
@@ -62,6 +64,9 @@ POST_SECONDS_MAX: Final = 4.0
 CALLERS: Final = 64
 CALL_SECONDS_MAX: Final = 10.0
 BATCHES_AT_ONCE: Final = 4
+PACE: Final = 500  # Events per second, while others flood the API.
+FLOOD_SECONDS_MAX: Final = 5.0
+WARM_UP_SECONDS: Final = 1.0
 HANG_SECONDS_MAX: Final = 5.0
 RATE: Final = 50
 RATE_EVENTS_MAX: Final = 1500
@@ -149,6 +154,28 @@ async def accepts(bench: Bench) -> list[Row]:
             f"POST /events/batch of {CHUNK:,}, {BATCHES_AT_ONCE} HTTP clients: events",
             batch,
             bar=at_least(10_000, "≥ 10,000/s"),
+        ),
+    ]
+
+
+async def flooded(bench: Bench) -> list[Row]:
+    """Latency of POST /events while other connections send a header without end."""
+    without: list[Measurement] = []
+    beside: list[Measurement] = []
+    await bench.quiet()
+    for _ in range(2 * bench.sizes.rounds + 1):
+        without.append(await _paced(bench, floods=False))
+        beside.append(await _paced(bench, floods=True))
+    own, alone = middle_turn(beside, without)
+    size = f"{flooding.BYTES_EACH // 1024**2} MB of one header from {flooding.CONNECTIONS} clients"
+    name = f"POST /events at {PACE}/s beside {size}"
+    return [
+        ratio_row(f"{name}: p99", own, named(alone, "no flood"), bar=at_most(1.2)),
+        ratio_row(
+            f"{name}: p50",
+            detail(own, "p50", "ms"),
+            named(detail(alone, "p50", "ms"), "no flood"),
+            bar=None,
         ),
     ]
 
@@ -277,6 +304,7 @@ CASES: Final[dict[str, Case]] = {
     "webhooks_deliver": deliver,
     "webhooks_clients": clients,
     "webhooks_accept": accepts,
+    "webhooks_flooded": flooded,
     "webhooks_statements": statements,
     "webhooks_hanging": hung,
     "webhooks_rate": rate,
@@ -401,6 +429,43 @@ async def _accept(bench: Bench, verb: str, *, connections: int, each: int) -> Me
         }
 
     return await _tried(bench, run, what=f"{verb} over HTTP", unit="/s")
+
+
+async def _paced(bench: Bench, *, floods: bool) -> Measurement:
+    seconds = min(FLOOD_SECONDS_MAX, bench.sizes.rate_seconds)
+
+    async def run() -> Figures:
+        async with prepared(bench, [GUARDED]) as scene, serving(scene) as place:
+            bench.report.doing(f"penstock: {PACE} events/s {'beside a flood' * floods}")
+            arguments = {"connections": CALLERS, "per_second": PACE}
+            await call("paced_events", place, seconds=WARM_UP_SECONDS, **arguments)
+            flood = _flood(place, seconds=seconds) if floods else asyncio.sleep(0, {})
+            with bench.watched() as others:
+                called, flooded_with = await asyncio.gather(
+                    call(
+                        "paced_events",
+                        place,
+                        seconds=seconds,
+                        first=round(PACE * WARM_UP_SECONDS),
+                        **arguments,
+                    ),
+                    flood,
+                )
+        waits = floats(called, "milliseconds")
+        return percentile_99(waits), {
+            "p50": statistics.median(waits),
+            "max": max(waits),
+            OTHERS: others.percent,
+            **numbers(flooded_with),
+        }
+
+    what = "p99 of POST /events, flooded" if floods else "p99 of POST /events"
+    return await _tried(bench, run, what=what, unit="ms")
+
+
+async def _flood(place: Place, *, seconds: float) -> dict[str, object]:
+    asked = json.dumps({"host": place.host, "port": place.port, "seconds": seconds})
+    return await answer((sys.executable, "-m", "bench.flooding", asked))
 
 
 async def _latency(bench: Bench, *, hang: bool) -> Measurement:
