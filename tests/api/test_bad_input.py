@@ -275,3 +275,12 @@ async def test_a_wrong_method_is_answered_with_the_right_ones(shared_admin: Asyn
 
     problem(response, 405, "method-not-allowed")
     assert set(response.headers["allow"].split(", ")) == {"GET", "HEAD", "PUT", "PATCH"}
+
+
+async def test_a_wrong_method_of_a_fixed_path_is_not_an_invalid_id(
+    shared_admin: AsyncClient,
+) -> None:
+    response = await shared_admin.get("/items/batch")
+
+    problem(response, 405, "method-not-allowed")
+    assert response.headers["allow"] == "POST"

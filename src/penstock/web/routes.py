@@ -1,4 +1,4 @@
-"""Find the endpoint of a request. Paths without parameters are found in a dictionary."""
+"""Find the endpoint of a request: one path is one route, and a path without parameters wins."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -24,22 +24,22 @@ class Routes:
 
     def find(self, path: str, method: str) -> tuple[Endpoint, Mapping[str, str]]:
         """Return the endpoint and the path's parameters; raises HTTPException 404 or 405."""
-        method = "GET" if method == "HEAD" else method
-        by_method = self.fixed.get(path, {})
-        if method in by_method:
-            return by_method[method], {}
-        allowed = set(by_method)
+        fixed = self.fixed.get(path)
+        by_method, in_path = self._match(path) if fixed is None else (fixed, {})
+        found = by_method.get("GET" if method == "HEAD" else method)
+        if found is None:
+            raise HTTPException(405, headers={"Allow": ", ".join(_allowed(by_method))})
+        return found, in_path
+
+    def _match(self, path: str) -> tuple[ByMethod, Mapping[str, str]]:
         for pattern, by_method in self.open:
-            found = pattern.fullmatch(path)
-            if found and method in by_method:
-                return by_method[method], found.groupdict()
-            if found:
-                allowed |= by_method.keys()
-        if not allowed:
-            raise HTTPException(404)
-        if "GET" in allowed:
-            allowed.add("HEAD")
-        raise HTTPException(405, headers={"Allow": ", ".join(sorted(allowed))})
+            if found := pattern.fullmatch(path):
+                return by_method, found.groupdict()
+        raise HTTPException(404)
+
+
+def _allowed(by_method: ByMethod) -> list[str]:
+    return sorted({*by_method, "HEAD"} if "GET" in by_method else by_method)
 
 
 def read_routes(table: Iterable[Endpoint]) -> Routes:
@@ -50,13 +50,18 @@ def read_routes(table: Iterable[Endpoint]) -> Routes:
         assert each.method not in by_method, f"{each.method} {each.path} is in the table twice"
         by_method[each.method] = each
     routes = Routes()
-    for path, by_method in by_path.items():
+    for path, by_method in sorted(by_path.items(), key=lambda item: _parameters(item[0])):
         if "{" in path:
             has_more = any(other.startswith(path + "/") for other in by_path)
             routes.open.append((_pattern(path, has_more=has_more), by_method))
         else:
             routes.fixed[path] = by_method
     return routes
+
+
+def _parameters(path: str) -> list[bool]:
+    """Say of each part whether it is a parameter: sorted by this, literal parts come first."""
+    return [part.startswith("{") for part in path.split("/")]
 
 
 def _pattern(path: str, *, has_more: bool) -> re.Pattern[str]:
