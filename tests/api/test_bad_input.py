@@ -252,6 +252,11 @@ async def test_a_body_of_another_media_type_is_refused(
         ("/items/1?item_id=2", "item_id"),
         ("/dead/replays/x", "replay_id"),
         ("/audit?subject=%00", "subject"),
+        ("/events?until=0.5", "until"),
+        ("/events?until=1e3", "until"),
+        ("/events?from=-1", "from"),
+        ("/events?from=2030-01-31", "from"),
+        ("/api/v1/slots?configName=default&until=5", "until"),
     ],
 )
 async def test_a_wrong_parameter_is_named(shared_admin: AsyncClient, path: str, field: str) -> None:

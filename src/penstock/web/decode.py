@@ -4,7 +4,8 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -35,13 +36,30 @@ def decode_parameters(endpoint: Endpoint, in_path: Mapping[str, str], request: R
         if name in given:
             raise InvalidInput(_short(name), "is given twice")
         given[name] = value
+    instants = _instants(endpoint.parameters_type)
     for name, value in given.items():
         if "\x00" in value:
             raise InvalidInput(_short(name), "holds a NUL character")
+        # msgspec would take a number for seconds since 1970.
+        if name in instants and ":" not in value:
+            raise InvalidInput(name, "is not an instant such as 2030-01-31T12:00:00Z")
     try:
         return msgspec.convert(given, endpoint.parameters_type, strict=False)
     except msgspec.ValidationError as refused:
         raise _named(refused) from refused
+
+
+@cache
+def _instants(parameters_type: Any) -> frozenset[str]:
+    """Return the names of the parameters that are instants, or absent."""
+    described = cast("msgspec.inspect.StructType", msgspec.inspect.type_info(parameters_type))
+    return frozenset(each.encode_name for each in described.fields if _is_instant(each.type))
+
+
+def _is_instant(described: msgspec.inspect.Type) -> bool:
+    if isinstance(described, msgspec.inspect.UnionType):
+        return any(map(_is_instant, described.types))
+    return isinstance(described, msgspec.inspect.DateTimeType)
 
 
 async def decode_body(endpoint: Endpoint, request: Request, slow_bodies: Watchdog) -> Any:
