@@ -1,5 +1,6 @@
 """Whatever is wrong with a request is told with the field's name, and nothing is written."""
 
+import gzip
 import json
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -289,3 +290,27 @@ async def test_a_wrong_method_of_a_fixed_path_is_not_an_invalid_id(
 
     problem(response, 405, "method-not-allowed")
     assert response.headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize("path", ["/items", "/api/v1/slots/batch"])
+async def test_a_compressed_body_is_refused_as_such(
+    shared_admin: AsyncClient, shared_penstock: Penstock, path: str
+) -> None:
+    """It was taken for JSON that is malformed."""
+    body = gzip.compress(b'{"lane": "work", "payload": 1}')
+
+    response = await shared_admin.post(
+        path, content=body, headers=JSON | {"Content-Encoding": "gzip"}
+    )
+
+    assert "Content-Encoding" in problem(response, 415, "unsupported-media-type")["detail"]
+    assert response.headers["accept-encoding"] == "identity"
+    assert (await count_items(shared_penstock)).accepted == 0
+
+
+async def test_an_identity_encoding_is_no_compression(admin: AsyncClient) -> None:
+    response = await admin.post(
+        "/items", json={"lane": "work", "payload": 1}, headers={"Content-Encoding": "identity"}
+    )
+
+    assert response.status_code == 202

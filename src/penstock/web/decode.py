@@ -71,6 +71,7 @@ async def decode_body(endpoint: Endpoint, request: Request, slow_bodies: Watchdo
         return _stream(endpoint, request)
     if endpoint.body_decoder is None:
         return None
+    _refuse_encoding(header(request, b"content-encoding"))
     _refuse_media_type(header(request, b"content-type"))
     try:
         raw = await _read_capped(request, endpoint.body_bytes_max, slow_bodies)
@@ -92,6 +93,7 @@ async def decode_body(endpoint: Endpoint, request: Request, slow_bodies: Watchdo
 
 
 def _stream(endpoint: Endpoint, request: Request) -> Stream:
+    _refuse_encoding(header(request, b"content-encoding"))
     media_type = _media_type(header(request, b"content-type"))
     if media_type not in endpoint.streams:
         raise HTTPException(415, f"send the body as {' or '.join(endpoint.streams)}")
@@ -122,6 +124,14 @@ async def _chunks(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
 
 def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
+
+
+def _refuse_encoding(encoding: str) -> None:
+    """Refuse a compressed body: a few bytes of it may be gigabytes."""
+    if encoding and encoding.strip().lower() != "identity":
+        raise HTTPException(
+            415, "send the body without Content-Encoding", {"Accept-Encoding": "identity"}
+        )
 
 
 def _refuse_media_type(content_type: str) -> None:
