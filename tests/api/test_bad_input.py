@@ -314,3 +314,24 @@ async def test_an_identity_encoding_is_no_compression(admin: AsyncClient) -> Non
     )
 
     assert response.status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (rb'{"lane": "\ud800", "payload": 1}', "surrogate"),
+        (rb'{"lane": "work", "payload": "\ud800"}', "surrogate"),
+        (rb'{"lane": "work", "payload": "\\\ud800"}', "surrogate"),
+        (rb'{"lane": "work", "payload": "\udc00"}', "surrogate"),
+        (rb'{"lane": "work", "payload": "\ud800', "truncated"),
+        (rb'{"lane": "work", "payload": "\\ud800"', "truncated"),
+        (rb'{"lane": "work", "payload": "\ud83d\ude00"', "truncated"),
+    ],
+)
+async def test_half_a_surrogate_pair_is_not_a_truncated_body(
+    shared_admin: AsyncClient, shared_penstock: Penstock, *, body: bytes, reason: str
+) -> None:
+    """Whoever reads that the body was cut looks for the fault in the network."""
+    told = await refused(shared_admin, shared_penstock, body)
+
+    assert reason in told["reason"]

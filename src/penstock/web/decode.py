@@ -21,6 +21,13 @@ from penstock.web.request_wrapper import header
 BODY_TIMEOUT = timedelta(seconds=30)
 NAME_LENGTH_MAX = 100  # Of a field name that a response repeats.
 
+TRUNCATED = "Input data was truncated"  # As msgspec says it.
+
+# An escape for the first half of a pair without one for the second. The backslashes before it come
+# in pairs, or it would be an escaped backslash and plain text.
+_HALF_PAIR = re.compile(
+    rb"(?<!\\)(?:\\\\)*\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+)
 _NO_PARAMETERS = NoParameters()
 _NAMED = re.compile(r"(unknown|missing required) field `(.*)`", re.DOTALL)
 
@@ -84,7 +91,7 @@ async def decode_body(endpoint: Endpoint, request: Request, slow_bodies: Watchdo
     except msgspec.ValidationError as refused:
         raise _named(refused) from refused
     except (msgspec.DecodeError, UnicodeDecodeError) as malformed:
-        raise InvalidInput("body", _reason(str(malformed))) from malformed
+        raise InvalidInput("body", _reason(_cause(malformed, raw))) from malformed
     except RecursionError as deep:
         raise InvalidInput("body", "is nested too deeply") from deep
     if b"\\u0000" in raw:
@@ -199,6 +206,14 @@ def _refuse_nul(body: object) -> None:
                 value = getattr(part, field.name)
                 if isinstance(value, str) and "\x00" in value:
                     raise InvalidInput(f"{place}{field.encode_name}", "holds a NUL character")
+
+
+def _cause(malformed: Exception, raw: bytes) -> str:
+    """Return what is wrong; msgspec takes half a surrogate pair near the end for a cut body."""
+    message = str(malformed)
+    if message == TRUNCATED and (found := _HALF_PAIR.search(raw)) and b'"' in raw[found.end() :]:
+        return "JSON is malformed: half of a utf-16 surrogate pair"
+    return message
 
 
 def _reason(message: str) -> str:
