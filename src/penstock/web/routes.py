@@ -24,14 +24,16 @@ class Routes:
 
     def find(self, path: str, method: str) -> tuple[Endpoint, Mapping[str, str]]:
         """Return the endpoint and the path's parameters; raises HTTPException 404 or 405."""
-        fixed = self.fixed.get(path)
-        by_method, in_path = self._match(path) if fixed is None else (fixed, {})
+        by_method, in_path = self._match(path)
         found = by_method.get("GET" if method == "HEAD" else method)
         if found is None:
             raise HTTPException(405, headers={"Allow": ", ".join(_allowed(by_method))})
         return found, in_path
 
     def _match(self, path: str) -> tuple[ByMethod, Mapping[str, str]]:
+        fixed = self.fixed.get(path)
+        if fixed is not None:
+            return fixed, {}
         for pattern, by_method in self.open:
             if found := pattern.fullmatch(path):
                 return by_method, found.groupdict()
