@@ -1,6 +1,7 @@
 """A real Redis on loopback that a test may kill, stop and start again. Leaves no process behind."""
 
 import signal
+import socket
 import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -64,6 +65,29 @@ class RedisServer:
     def thaw(self) -> None:
         """Let it go on where it stood."""
         self._signal(signal.SIGCONT)
+
+    def refuse_writes(self) -> None:
+        """Make it a read-only replica, as after a failover; its data stays."""
+        self._command("REPLICAOF", "127.0.0.1", "1")
+
+    def accept_writes(self) -> None:
+        """Make it a primary again."""
+        self._command("REPLICAOF", "NO", "ONE")
+
+    def fill_memory(self) -> None:
+        """Let it be out of memory, and evict nothing."""
+        self._command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        self._command("CONFIG", "SET", "maxmemory", "1")
+
+    def free_memory(self) -> None:
+        """Give it memory again."""
+        self._command("CONFIG", "SET", "maxmemory", "0")
+
+    def _command(self, *parts: str) -> None:
+        with socket.create_connection(("127.0.0.1", self.port), WAIT_SECONDS) as connection:
+            connection.sendall(" ".join(parts).encode() + b"\r\n")
+            answer = connection.recv(1_000)
+        assert answer.startswith(b"+OK"), answer
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ import pytest
 
 from penstock.base.clock import FakeClock
 from penstock.base.meter import Meter
-from penstock.integrations.redis.client import Client, connect
+from penstock.integrations.redis.client import Client, RedisUnavailable, connect
 from penstock.integrations.redis.fallback import RETRY_EVERY, FallbackGate
-from penstock.integrations.redis.gate import RedisGate
+from penstock.integrations.redis.gate import UNRETURNED_MAX, RedisGate
 from penstock.limits.gate import Permit, Rules
 from penstock.limits.local import LocalGate
-from tests.conformance.scene import KEY, RULES, SECOND, call, enter, refused
+from tests.conformance.scene import KEY, MILLISECOND, RULES, SECOND, call, enter, refused
+from tests.fault.waiting import until
 from tests.ports import free_port
 from tests.redis_server import RedisServer, running_redis
 
@@ -144,7 +146,7 @@ async def test_when_redis_is_back_it_is_used_again(scene: Scene) -> None:
 
     assert not (await enter(scene.gate)).is_local
     assert scene.log.events == ["gate.fell_back", "gate.recovered"]
-    assert scene.log.values[1] == {"unavailable_seconds": 1.0}
+    assert scene.log.values[1]["unavailable_seconds"] == 1.0
     assert (await scene.shared.inspect(KEY)).permits_in_use == 1
 
 
@@ -256,3 +258,132 @@ async def test_two_workers_without_redis_each_have_all_permits(scene: Scene) -> 
         for _ in range(2):
             await enter(gate, RULES_OF_TWO)
         await refused(gate, "concurrency_limited", RULES_OF_TWO)
+
+
+OUTAGES = {
+    "read-only": (RedisServer.refuse_writes, RedisServer.accept_writes),
+    "frozen": (RedisServer.freeze, RedisServer.thaw),
+    "out of memory": (RedisServer.fill_memory, RedisServer.free_memory),
+}
+SLOW = Rules(rate=0.001)  # The second call is refused, which is the one write that needs memory.
+RETURNED_WITHIN = 30.0  # Seconds; a second on a quiet machine.
+
+
+@pytest.mark.covers("B55")
+@pytest.mark.parametrize("outage", OUTAGES)
+async def test_permits_of_calls_that_end_while_redis_is_unavailable_are_returned(
+    scene: Scene, outage: str
+) -> None:
+    """Otherwise a busy subscription stands still after the outage until its permits expire."""
+    begin, end = OUTAGES[outage]
+    await enter(scene.gate, SLOW, key="slow")
+    held = [await enter(scene.gate, RULES_OF_TWO) for _ in range(2)]
+    begin(scene.server)
+    assert (await enter(scene.gate, SLOW, key="slow")).is_local
+
+    for each in held:
+        await scene.gate.leave(each, RULES_OF_TWO, verdict="alive")
+    end(scene.server)
+    scene.clock.advance(RETRY_EVERY)
+
+    again = [await enter(scene.gate, RULES_OF_TWO) for _ in range(2)]
+    assert [permit.is_local for permit in again] == [False, False]
+    assert scene.log.events == ["gate.fell_back", "gate.recovered"]
+    assert scene.log.values[1]["returned_count"] >= 2
+
+
+@pytest.mark.parametrize("outage", ["read-only", "frozen"])
+async def test_a_permit_whose_return_fails_is_returned_without_another_call(
+    scene: Scene, outage: str
+) -> None:
+    """Other workers wait for the permits of one that has no more to do."""
+    begin, end = OUTAGES[outage]
+    held = [await enter(scene.gate, RULES_OF_TWO) for _ in range(2)]
+    begin(scene.server)
+
+    for each in held:
+        await scene.gate.leave(each, RULES_OF_TWO, verdict="alive")
+    end(scene.server)
+
+    await until(partial(is_free, scene), within=RETURNED_WITHIN)
+    await enter(scene.another(), RULES_OF_TWO)
+
+
+async def test_permits_that_a_frozen_redis_gives_too_late_are_returned(scene: Scene) -> None:
+    """It executes what it was sent when it goes on; the callers have fallen back by then."""
+    await call(scene.gate, "alive")
+    scene.server.freeze()
+    assert (await enter(scene.gate, RULES_OF_TWO)).is_local
+    scene.clock.advance(RETRY_EVERY)
+    assert (await enter(scene.gate, RULES_OF_TWO)).is_local, "also the one that tries Redis again"
+
+    scene.server.thaw()
+    scene.clock.advance(RETRY_EVERY)
+
+    again = [await enter(scene.gate, RULES_OF_TWO) for _ in range(2)]
+    assert [permit.is_local for permit in again] == [False, False]
+
+
+async def test_a_returned_probe_makes_room_for_another(scene: Scene) -> None:
+    """A half-open breaker would refuse all calls until its lost probes expire."""
+    rules = Rules(failures_max=1, open_for=MILLISECOND, probes_max=1)
+    await call(scene.gate, "failing", rules)
+    await until(partial(is_half_open, scene), within=RETURNED_WITHIN)
+    probe = await enter(scene.gate, rules)
+    assert probe.is_probe
+    scene.server.refuse_writes()
+    await scene.gate.leave(probe, rules, verdict="unknown")
+
+    scene.server.accept_writes()
+    scene.clock.advance(RETRY_EVERY)
+
+    assert (await enter(scene.gate, rules)).is_probe
+
+
+async def test_a_stopping_worker_returns_its_permits(scene: Scene) -> None:
+    permit = await enter(scene.shared)
+    scene.server.refuse_writes()
+    with pytest.raises(RedisUnavailable):
+        await scene.shared.leave(permit, RULES, verdict="unknown")
+    scene.server.accept_writes()
+
+    await scene.shared.released()
+
+    assert await is_free(scene)
+
+
+async def test_a_permit_under_a_key_of_another_program_does_not_stop_the_others(
+    scene: Scene,
+) -> None:
+    foreign, sound = await enter(scene.gate, key="foreign"), await enter(scene.gate, RULES_OF_TWO)
+    await scene.client.execute_command("SET", "sem:foreign", "a string")
+    scene.server.refuse_writes()
+    await scene.gate.leave(foreign, RULES, verdict="alive")
+    await scene.gate.leave(sound, RULES_OF_TWO, verdict="alive")
+
+    scene.server.accept_writes()
+    scene.clock.advance(RETRY_EVERY)
+
+    assert not (await enter(scene.gate, RULES_OF_TWO)).is_local
+    assert (await scene.shared.inspect(KEY)).permits_in_use == 1
+
+
+async def test_the_memory_of_unreturned_permits_is_limited(scene: Scene) -> None:
+    """The oldest are forgotten, and expire."""
+    permits = [
+        Permit(key=KEY, id=f"permit-{n}", wait=0, entered_at=0) for n in range(UNRETURNED_MAX + 1)
+    ]
+
+    for each in permits:
+        scene.shared.return_later(each)
+    await scene.shared.released()
+
+    assert scene.shared.returned_late_count == UNRETURNED_MAX
+
+
+async def is_free(scene: Scene) -> bool:
+    return (await scene.shared.inspect(KEY)).permits_in_use == 0
+
+
+async def is_half_open(scene: Scene) -> bool:
+    return (await scene.shared.inspect(KEY)).breaker == "half_open"

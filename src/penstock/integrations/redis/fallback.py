@@ -7,6 +7,7 @@ permits, and each has its own breaker. That is the price of continuing.
 from collections.abc import Callable
 from datetime import timedelta
 from time import monotonic
+from typing import Protocol
 
 from penstock.base.log import Logger, describe
 from penstock.base.meter import Meter
@@ -18,16 +19,25 @@ from penstock.limits.gate import EndpointStatus, Gate, Permit, Refusal, Rules, V
 RETRY_EVERY = timedelta(seconds=1)
 
 
+class SharedGate(Gate, Protocol):
+    """A gate that remembers the permits that it could not return, and returns them later."""
+
+    @property
+    def returned_late_count(self) -> int: ...
+    def return_later(self, permit: Permit) -> None: ...
+
+
 class FallbackGate:
     """The shared gate while it answers, else the local one; never raises RedisUnavailable.
 
     A permit is returned to the gate that gave it. A permit of the shared gate that cannot be
-    returned expires; the verdict of its call is recorded by the local gate.
+    returned now is returned when Redis answers again, before any call enters; the verdict of its
+    call is recorded by the local gate.
     """
 
     def __init__(
         self,
-        shared: Gate,
+        shared: SharedGate,
         local: Gate,
         *,
         log: Logger,
@@ -41,6 +51,7 @@ class FallbackGate:
         self._now = now
         self._unavailable_since: float | None = None
         self._retry_at = 0.0
+        self._returned_before = 0  # Of the shared gate's `returned_late_count`.
 
     async def enter(self, key: str, rules: Rules) -> Permit | Refusal:
         """Return a permit, for now or shortly after, or a refusal that says when to come back."""
@@ -59,11 +70,16 @@ class FallbackGate:
         self, permit: Permit, rules: Rules, *, verdict: Verdict, cooldown: timedelta | None = None
     ) -> None:
         """Return the permit to the gate that gave it."""
-        if not permit.is_local and self._unavailable_since is None:
-            try:
-                return await self._shared.leave(permit, rules, verdict=verdict, cooldown=cooldown)
-            except RedisUnavailable as exc:
-                self._fall_back(exc)
+        if not permit.is_local:
+            if self._unavailable_since is None:
+                try:
+                    return await self._shared.leave(
+                        permit, rules, verdict=verdict, cooldown=cooldown
+                    )
+                except RedisUnavailable as exc:
+                    self._fall_back(exc)
+            else:
+                self._shared.return_later(permit)
         return await self._local.leave(permit, rules, verdict=verdict, cooldown=cooldown)
 
     async def inspect(self, key: str) -> EndpointStatus:
@@ -91,6 +107,7 @@ class FallbackGate:
             return
         self._unavailable_since = self._now()
         self._retry_at = self._unavailable_since + RETRY_EVERY.total_seconds()
+        self._returned_before = self._shared.returned_late_count
         self._meter.count(FALLBACKS)
         self._log.warning("gate.fell_back", **describe(exc) | {"reason": exc.reason})
 
@@ -99,4 +116,8 @@ class FallbackGate:
             return
         unavailable_seconds = round(self._now() - self._unavailable_since, 3)
         self._unavailable_since = None
-        self._log.info("gate.recovered", unavailable_seconds=unavailable_seconds)
+        self._log.info(
+            "gate.recovered",
+            unavailable_seconds=unavailable_seconds,
+            returned_count=self._shared.returned_late_count - self._returned_before,
+        )

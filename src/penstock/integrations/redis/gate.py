@@ -2,12 +2,14 @@
 
 Each decision is one atomic step on the server, by the server's clock. The keys are `sem:<key>`
 (permits by expiry), `breaker:<key>`, `rate:<key>` and `cooldown:<key>`, all with a time to live.
-Raises RedisUnavailable, which `fallback` handles.
+Raises RedisUnavailable, which `fallback` handles. Permits that could not be returned are
+remembered, and returned as soon as Redis answers.
 """
 
 import asyncio
 import random
 import secrets
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from datetime import timedelta
 from functools import lru_cache
 from hashlib import sha1
 from importlib.resources import files
-from itertools import count
+from itertools import count, islice
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -24,7 +26,13 @@ from redis.exceptions import NoScriptError
 from penstock.base.aio import detach
 from penstock.base.clock import Clock
 from penstock.base.coalesce import Coalescer
-from penstock.integrations.redis.client import Client, RedisTimeout, RedisUnavailable, translated
+from penstock.integrations.redis.client import (
+    Client,
+    Pipeline,
+    RedisTimeout,
+    RedisUnavailable,
+    translated,
+)
 from penstock.limits import policy
 from penstock.limits.breaker import Breaker
 from penstock.limits.endpoint_status import endpoint_status_of
@@ -35,6 +43,10 @@ from penstock.limits.policy import MILLION, interval_of, microseconds, millionth
 TIMEOUT = timedelta(milliseconds=250)
 BATCH_MAX = 500  # Redis needs 10 ms for this many, and other clients wait meanwhile.
 RULES_KEPT = 10_000  # Rules whose script arguments are cached.
+# Permits to return: several times what the lanes of a process run at once. Of more than these, the
+# oldest are dropped, and expire.
+UNRETURNED_MAX = 10_000
+RETURN_EVERY = timedelta(seconds=1)  # An outage costs one short try in this time.
 
 _encode = msgspec.msgpack.Encoder().encode
 _CONSTANTS = _encode(
@@ -61,6 +73,10 @@ class RedisGate:
 
     Needs a running event loop. The client belongs to the caller, which awaits `released` before it
     closes it. With `clock`, for tests, that clock decides instead of the server's.
+
+    A permit whose return failed, or whose enter failed although Redis may have executed it, would
+    occupy the semaphore until it expires. So it is remembered, and every batch returns such permits
+    before anything else; a task tries once a second in case no other call is made.
     """
 
     def __init__(
@@ -77,10 +93,19 @@ class RedisGate:
         self._clock = clock
         self._chance = chance
         self._timeout = timeout.total_seconds()
-        self._queue: Coalescer[_Request, _Answer | None] = Coalescer(self._run, batch_max=BATCH_MAX)
+        self._queue: Coalescer[_Request | None, _Answer | None] = Coalescer(
+            self._run, batch_max=BATCH_MAX
+        )
         self._name = secrets.token_hex(6)
         self._numbers = count(1)
-        self._releases: set[asyncio.Task[None]] = set()
+        self._unreturned: dict[str, str] = {}  # Permit ids and their keys, the oldest first.
+        self._returned_late_count = 0
+        self._returning: asyncio.Task[None] | None = None
+
+    @property
+    def returned_late_count(self) -> int:
+        """Return how many remembered permits have been returned so far."""
+        return self._returned_late_count
 
     async def enter(self, key: str, rules: Rules) -> Permit | Refusal:
         """Return a permit, for now or shortly after, or a refusal that says when to come back."""
@@ -94,7 +119,12 @@ class RedisGate:
             answer = await self._queue.ask(request)
         except (asyncio.CancelledError, RedisTimeout):
             # Redis may have given the permit all the same, and nobody else knows its id.
-            self._release_later(key, permit_id)
+            self._return_later(key, permit_id)
+            raise
+        except RedisUnavailable:
+            # The connection may have broken after the script ran, or another call of the batch
+            # failed. More often Redis is down, so this starts no task.
+            self._remember(key, permit_id)
             raise
         assert answer is not None
         reason, wait, is_probe, now = answer
@@ -105,12 +135,16 @@ class RedisGate:
     async def leave(
         self, permit: Permit, rules: Rules, *, verdict: Verdict, cooldown: timedelta | None = None
     ) -> None:
-        """Return the permit, also if the caller is cancelled; then the verdict may be lost."""
+        """Return the permit, now or as soon as Redis answers; then the verdict may be lost."""
         try:
             await self._queue.ask(self._leaving(permit, rules, verdict=verdict, cooldown=cooldown))
-        except asyncio.CancelledError:
-            self._release_later(permit.key, permit.id)
+        except (asyncio.CancelledError, RedisUnavailable):
+            self.return_later(permit)
             raise
+
+    def return_later(self, permit: Permit) -> None:
+        """Return a permit without a verdict as soon as Redis answers; the caller does not wait."""
+        self._return_later(permit.key, permit.id)
 
     async def inspect(self, key: str) -> EndpointStatus:
         """Return the present status of a key."""
@@ -131,22 +165,31 @@ class RedisGate:
         )
 
     async def released(self) -> None:
-        """Wait until the permits of cancelled callers are returned, or cannot be."""
-        while self._releases:
-            await asyncio.wait(self._releases)
-
-    def _release_later(self, key: str, permit_id: str) -> None:
-        """Return a permit in a task of its own: the caller does not wait."""
-        task = detach(self._release(key, permit_id))
-        self._releases.add(task)
-        task.add_done_callback(self._releases.discard)
-
-    async def _release(self, key: str, permit_id: str) -> None:
-        """Return the permit of a cancelled caller; without Redis it expires."""
-        # It may have been a probe; as one it is removed there too, and changes nothing else.
-        permit = Permit(key=key, id=permit_id, wait=0, entered_at=0, is_probe=True)
+        """Return the remembered permits now; those that cannot be returned expire."""
+        if self._returning is not None:
+            self._returning.cancel()
+            await asyncio.wait({self._returning})
         with suppress(RedisUnavailable):
-            await self._queue.ask(self._leaving(permit, Rules(), verdict="unknown", cooldown=None))
+            while self._unreturned:
+                await self._queue.ask(None)
+
+    def _return_later(self, key: str, permit_id: str) -> None:
+        self._remember(key, permit_id)
+        if self._returning is None or self._returning.done():
+            self._returning = detach(self._return_all())
+
+    def _remember(self, key: str, permit_id: str) -> None:
+        if len(self._unreturned) >= UNRETURNED_MAX:
+            del self._unreturned[next(iter(self._unreturned))]
+        self._unreturned[permit_id] = key
+
+    async def _return_all(self) -> None:
+        """Return the remembered permits, with one try per RETURN_EVERY."""
+        while self._unreturned:
+            try:
+                await self._queue.ask(None)
+            except RedisUnavailable:
+                await asyncio.sleep(RETURN_EVERY.total_seconds())
 
     def _leaving(
         self, permit: Permit, rules: Rules, *, verdict: Verdict, cooldown: timedelta | None
@@ -165,25 +208,40 @@ class RedisGate:
             ),
         )
 
-    async def _run(self, batch: Sequence["_Request"]) -> Sequence[_Answer | None]:
-        """Answer all calls of the batch, with one run of each script at most."""
-        # Leaves come first: the permits that they return are free for the calls that enter.
+    async def _run(self, batch: Sequence["_Request | None"]) -> Sequence[_Answer | None]:
+        """Answer all calls of the batch, with one run of each script at most.
+
+        None is the call that only returns remembered permits, as every batch does.
+        """
+        # Returns and leaves come first: their permits are free for the calls that enter.
         runs = [
             self._arguments(script, calls)
             for script in (_LEAVE, _ENTER)
-            if (calls := [request for request in batch if request.script is script])
+            if (calls := [request for request in batch if request and request.script is script])
         ]
         with translated():
             async with asyncio.timeout(self._timeout):
                 results = await self._execute(runs)
-        entered = iter(_answers.decode(results[-1]) if isinstance(results[-1], bytes) else ())
-        return [next(entered) if request.script is _ENTER else None for request in batch]
+        has_entered = bool(runs) and runs[-1][0] is _ENTER
+        entered = iter(_answers.decode(results[-1]) if has_entered else ())
+        return [
+            next(entered) if request and request.script is _ENTER else None for request in batch
+        ]
 
     async def _execute(self, runs: Sequence["_Run"]) -> list[Any]:
         pipeline = self._client.pipeline(transaction=False)
+        returning = dict(islice(self._unreturned.items(), BATCH_MAX))
+        returns = self._add_returns(pipeline, returning) if returning else 0
         for script, arguments in runs:
             pipeline.execute_command("EVALSHA", script.sha, *arguments)
         results = await pipeline.execute(raise_on_error=False)
+        for result in results[:returns]:
+            if isinstance(result, Exception) and not _is_foreign_key(result):
+                raise result
+        for permit_id in returning:
+            self._unreturned.pop(permit_id, None)
+        self._returned_late_count += len(returning)
+        results = results[returns:]
         for i, (script, arguments) in enumerate(runs):
             match results[i]:
                 case NoScriptError():
@@ -194,6 +252,22 @@ class RedisGate:
                 case _:
                     pass
         return results
+
+    def _add_returns(self, pipeline: Pipeline, returning: Mapping[str, str]) -> int:
+        """Add commands that return permits, and return how many commands these are.
+
+        Not a script: they need no decision, so one key that fails does not stop the others, and
+        they work while Redis is out of memory.
+        """
+        permits: dict[str, list[str]] = defaultdict(list)
+        for permit_id, key in returning.items():
+            permits[key].append(permit_id)
+        for key, ids in permits.items():
+            sem_key, breaker_key = self._keys(key, "sem", "breaker")
+            pipeline.execute_command("ZREM", sem_key, *ids)
+            # Some of them may have been probes.
+            pipeline.execute_command("HDEL", breaker_key, *(f"probe:{each}" for each in ids))
+        return 2 * len(permits)
 
     def _arguments(self, script: "_Script", calls: Sequence["_Request"]) -> "_Run":
         keys = [key for request in calls for key in request.keys]
@@ -244,6 +318,11 @@ def _script_numbers(rules: Rules) -> tuple[int, ...]:
         microseconds(rules.open_for),
         rules.probes_max,
     )
+
+
+def _is_foreign_key(failure: Exception) -> bool:
+    """Return whether another program uses the key, so that no permit of ours is in it."""
+    return str(failure).startswith("WRONGTYPE")
 
 
 def _breaker(stored: Mapping[bytes, bytes]) -> Breaker:
