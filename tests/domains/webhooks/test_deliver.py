@@ -38,6 +38,24 @@ async def test_any_2xx_is_a_delivery(tenant: Tenant, status: int) -> None:
     assert await tenant.endpoint_status(subscribed) == CLOSED
 
 
+@pytest.mark.parametrize("ending", [Close(), Close(is_reset=True)], ids=["end", "reset"])
+async def test_every_request_that_an_endpoint_gets_is_an_attempt(
+    tenant: Tenant, ending: Close
+) -> None:
+    """A reset on a kept connection is no reason to send again without a record and a backoff."""
+    async with receiving(answers=[200, ending, 200]) as receiver:
+        await tenant.subscribe(receiver.url)
+        first = await tenant.send()
+        await tenant.until(first["id"], "delivered")
+        second = await tenant.send()
+        await tenant.until(second["id"], "delivered")
+
+    assert [request.connection for request in receiver.requests] == [1, 1, 2]
+    broken, repeated = await tenant.attempts(second["id"])
+    assert (broken["outcome"], repeated["outcome"]) == ("retry", "done")
+    assert broken["error"].startswith("closed")
+
+
 @pytest.mark.covers("B42")
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 304, 307, 308, 399])
 async def test_a_redirect_is_not_followed(tenant: Tenant, status: int) -> None:

@@ -1,7 +1,13 @@
 """Shared steps of the client's tests."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from ipaddress import ip_network
 
 import pytest
@@ -71,3 +77,61 @@ async def next_iteration() -> None:
     turned = asyncio.Event()
     asyncio.get_running_loop().call_soon(turned.set)
     await turned.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class FollowingUp:
+    """A server in a thread: what it sends arrives while the test's event loop stands still."""
+
+    url: str
+    follow_up: Callable[[], None]
+
+
+@contextmanager
+def following_up(behind: bytes | None, *, tls: ssl.SSLContext | None) -> Generator[FollowingUp]:
+    """Run a server that numbers its responses, one connection at a time.
+
+    After `follow_up()` the first connection gets `behind`, or its end for None.
+    """
+    may_follow = threading.Event()
+
+    def serve() -> None:
+        with suppress(OSError):  # A test that has failed closes the listener.
+            first = _accept(listener, tls)
+            _answer(first, b"1")
+            may_follow.wait(PATIENCE)
+            if behind is None:
+                first.shutdown(socket.SHUT_WR)
+            else:
+                first.sendall(behind)
+            second = _accept(listener, tls)
+            _answer(second, b"2")
+            first.close()
+            second.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(PATIENCE)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        scheme = "http" if tls is None else "https"
+        yield FollowingUp(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/", may_follow.set)
+        thread.join(PATIENCE)
+
+
+def _accept(listener: socket.socket, tls: ssl.SSLContext | None) -> socket.socket:
+    connection, _ = listener.accept()
+    connection.settimeout(PATIENCE)
+    return connection if tls is None else tls.wrap_socket(connection, server_side=True)
+
+
+def _answer(connection: socket.socket, body: bytes) -> None:
+    connection.recv(65_536)  # A request of the tests arrives in one piece.
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+
+def block_until_readable(client: Client) -> None:
+    """Wait without the event loop until something has arrived on the client's one connection."""
+    (connection,) = client._pool._open
+    assert connection._transport is not None
+    fd = connection._transport.get_extra_info("socket").fileno()
+    assert select.select([fd], [], [], PATIENCE)[0], "nothing has arrived"

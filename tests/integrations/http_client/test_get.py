@@ -7,8 +7,8 @@ import trustme
 
 from penstock.base.errors import CallFailed, InvalidInput
 from penstock.integrations.http_client import Client, Egress, Limits
-from tests.integrations.http_client.scene import LOOPBACK, get, knowing, post, route_to
-from tests.receiver import PATIENCE, Close, Drip, Hang, Raw, Reply, receiving
+from tests.integrations.http_client.scene import LOOPBACK, get, knowing, route_to
+from tests.receiver import PATIENCE, Drip, Hang, Raw, Reply, receiving
 
 SHORT = 0.15  # Seconds of a deadline that is meant to be missed.
 
@@ -104,15 +104,6 @@ async def test_get_and_post_share_route_and_connection() -> None:
 
     assert [request.method for request in receiver.requests] == ["POST", "GET", "POST"]
     assert [request.connection for request in receiver.requests] == [1, 1, 1]
-
-
-async def test_a_get_on_a_stale_connection_is_retried_on_a_new_one() -> None:
-    async with receiving(answers=[200, Close(), 202]) as receiver, Client(LOOPBACK) as client:
-        await post(client, receiver)
-        response = await get(client, receiver)
-
-    assert response.status == 202
-    assert [request.connection for request in receiver.requests] == [1, 1, 2]
 
 
 async def test_a_get_over_tls_verifies_the_name() -> None:

@@ -1,16 +1,27 @@
 """The connection pool: when a connection is reused, for how long, and when it must not be."""
 
 import asyncio
+import ssl
 from datetime import timedelta
 
 import pytest
+import trustme
 
 from penstock.base.aio import spawn
 from penstock.integrations.http_client import Client, Limits
-from tests.integrations.http_client.scene import LOOPBACK, fail, knowing, post, route_to
+from tests.integrations.http_client.scene import (
+    LOOPBACK,
+    block_until_readable,
+    fail,
+    following_up,
+    knowing,
+    post,
+    route_to,
+)
 from tests.receiver import PATIENCE, Close, Raw, Reply, receiving
 
 BRIEF = timedelta(milliseconds=60)
+UNREQUESTED = b"HTTP/1.1 500 Poison\r\nContent-Length: 6\r\n\r\npoison"
 SOUND = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -34,49 +45,43 @@ async def test_paths_of_one_origin_share_a_connection_and_other_names_do_not() -
     assert [request.connection for request in receiver.requests] == [1, 1, 2, 1]
 
 
-async def test_a_request_on_a_stale_connection_is_retried_on_a_new_one() -> None:
-    """The server may close an idle connection just as it is reused; that is not a failure."""
-    for ending in (Close(), Close(is_reset=True)):
-        async with receiving(answers=[200, ending, 202]) as receiver, Client(LOOPBACK) as client:
-            await post(client, receiver)
-            response = await post(client, receiver, b"once more")
-
-        assert response.status == 202
-        assert [request.connection for request in receiver.requests] == [1, 1, 2]
-        assert [request.body for request in receiver.requests[1:]] == [b"once more"] * 2
-
-
-async def test_a_request_is_retried_once() -> None:
-    """A server that always closes must not be called for ever."""
-    async with receiving(answers=[200, Close()]) as receiver, Client(LOOPBACK) as client:
+@pytest.mark.parametrize("ending", [Close(), Close(is_reset=True)], ids=["end", "reset"])
+async def test_a_request_that_was_sent_is_never_sent_again(ending: Close) -> None:
+    """The server may have processed it: that is for an attempt of its own, with its record."""
+    async with receiving(answers=[200, ending, 202]) as receiver, Client(LOOPBACK) as client:
         await post(client, receiver)
-        await fail(client, receiver, "closed")
+        await fail(client, receiver, "closed", body=b"once")
+        response = await post(client, receiver, b"another")
 
+    assert response.status == 202
+    assert [request.body for request in receiver.requests[1:]] == [b"once", b"another"]
     assert [request.connection for request in receiver.requests] == [1, 1, 2]
 
 
-async def test_the_retry_uses_a_new_connection() -> None:
-    """If one was stale, all of the same age may be."""
-    answer = asyncio.Event()
-    answers = [Reply(after=answer), Reply(after=answer), Close(), 202]
-    async with (
-        receiving(answers=answers) as receiver,
-        Client(LOOPBACK) as client,
-        asyncio.TaskGroup() as group,
-    ):
-        tasks = [spawn(group, post(client, receiver)) for _ in range(2)]
-        await receiver.wait_for(2)
-        answer.set()
-        await asyncio.wait(tasks)
+@pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("behind", [None, UNREQUESTED], ids=["end", "unrequested response"])
+async def test_what_arrives_on_an_idle_connection_is_noticed_before_it_is_reused(
+    behind: bytes | None, is_tls: bool
+) -> None:
+    """Also what the event loop has not read yet, because it was busy."""
+    authority = trustme.CA()
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    trusted = ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(served)
+    authority.configure_trust(trusted)
+    with following_up(behind, tls=served if is_tls else None) as server:
+        async with Client(LOOPBACK, tls=trusted) as client:
+            first = await post(client, server.url)
+            server.follow_up()
+            block_until_readable(client)
 
-        response = await post(client, receiver)
+            second = await post(client, server.url)
 
-    assert response.status == 202
-    assert receiver.requests[3].connection == 3
+    assert (first.body, second.body) == (b"1", b"2")
+    assert client.stats().opened_total == 2
 
 
-async def test_after_the_first_byte_of_a_response_there_is_no_retry() -> None:
-    """The server has processed the request by then."""
+async def test_a_response_that_breaks_off_is_a_failure() -> None:
     answers = [200, Raw([b"HTTP/1.1 2"]), 200]
     async with receiving(answers=answers) as receiver, Client(LOOPBACK) as client:
         await post(client, receiver)
@@ -85,20 +90,11 @@ async def test_after_the_first_byte_of_a_response_there_is_no_retry() -> None:
     assert len(receiver.requests) == 2
 
 
-async def test_a_new_connection_that_is_closed_is_not_retried() -> None:
+async def test_a_new_connection_that_is_closed_is_a_failure() -> None:
     async with receiving(answers=[Close(), 200]) as receiver, Client(LOOPBACK) as client:
         await fail(client, receiver, "closed")
 
     assert len(receiver.requests) == 1
-
-
-async def test_the_retry_keeps_the_deadline() -> None:
-    hanging = Raw([], is_last=False)
-    async with receiving(answers=[200, Close(), hanging]) as receiver, Client(LOOPBACK) as client:
-        await post(client, receiver)
-        await fail(client, receiver, "timeout", timeout=0.15)
-
-    assert len(receiver.requests) == 3
 
 
 async def test_a_connection_that_the_server_closes_while_idle_leaves_the_pool() -> None:
@@ -114,9 +110,7 @@ async def test_a_connection_that_the_server_closes_while_idle_leaves_the_pool() 
     assert len(receiver.requests) == 2
 
 
-@pytest.mark.parametrize(
-    "behind", [b"HTTP/1.1 500 Poison\r\nContent-Length: 6\r\n\r\npoison", b"H", b"x"]
-)
+@pytest.mark.parametrize("behind", [UNREQUESTED, b"H", b"x"])
 @pytest.mark.parametrize("is_at_once", [True, False], ids=["together", "later"])
 async def test_an_unrequested_response_is_never_returned(behind: bytes, is_at_once: bool) -> None:
     """The second of two responses must not be recorded for the next event."""

@@ -12,7 +12,7 @@ from typing import Any, Self
 from msgspec import Struct
 
 from penstock.base.errors import InvalidInput
-from penstock.integrations.http_client.connection import Connection, Stale, connect
+from penstock.integrations.http_client.connection import Connection, connect
 from penstock.integrations.http_client.egress import Egress, EgressRefused
 from penstock.integrations.http_client.errors import failure, within
 from penstock.integrations.http_client.pool import ConnectionPool, Limits
@@ -36,7 +36,6 @@ class Stats(Struct, frozen=True, kw_only=True):
     open_count: int
     idle_count: int
     opened_total: int
-    retried_total: int
 
 
 class Client:
@@ -65,7 +64,6 @@ class Client:
         self._permits = limits.connections_max
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._opened_total = 0
-        self._retried_total = 0
         self._is_closed = False
         # Stored, because asyncio.get_running_loop() calls getpid() each time.
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -113,8 +111,8 @@ class Client:
         TLS, and the response to its last byte. It is kept to within 0.02 s. Raises CallFailed if
         there is no complete response, and InvalidInput for a header before anything is sent.
 
-        If a reused connection turns out to be closed, the request is sent once more on a new one,
-        so a server may receive it twice: send an id by which it recognises the repeat.
+        A request is sent once. A connection that the server has closed while it was idle is
+        replaced before anything is sent; one that breaks later is a failure.
         """
         return self._send(route, encode_post(route, headers, body), timeout)
 
@@ -124,7 +122,6 @@ class Client:
             open_count=self._pool.open_count,
             idle_count=self._pool.idle_count,
             opened_total=self._opened_total,
-            retried_total=self._retried_total,
         )
 
     async def close(self) -> None:
@@ -143,16 +140,9 @@ class Client:
         else:
             await self._wait_for_permit(until)
         try:
-            reused = self._pool.take(route.origin)
-            if reused is not None:
-                try:
-                    return await reused.exchange(request, until=until, started=started)
-                except Stale:
-                    # The server may have closed it while the request was on its way. HTTP allows
-                    # a repeat where it does no harm: a GET changes nothing, and a POST carries an
-                    # id. Once is enough, because a new connection cannot be stale.
-                    self._retried_total += 1
-            connection = await self._open(route.target, until)
+            connection = self._pool.take(route.origin)
+            if connection is None:
+                connection = await self._open(route.target, until)
             return await connection.exchange(request, until=until, started=started)
         finally:
             self._release_permit()

@@ -5,6 +5,7 @@ Which request gets which connection is decided in pool.py and client.py.
 
 import asyncio
 import os
+import select
 import ssl
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address
@@ -40,10 +41,6 @@ async def connect(
         raise
 
 
-class Stale(Exception):
-    """A reused connection was closed before the first byte of the response."""
-
-
 class Connection(asyncio.Protocol):
     """Calls `on_idle` when it is ready for the next request, and `on_closed` once, at its end.
 
@@ -52,12 +49,12 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_is_reused",
         "_loop",
         "_on_closed",
         "_on_idle",
         "_parser",
         "_pending",
+        "_poll",
         "_started",
         "_transport",
         "expires_at",
@@ -87,15 +84,25 @@ class Connection(asyncio.Protocol):
         self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
         self._pending: asyncio.Future[Response] | None = None
+        self._poll: Callable[[int], list[tuple[int, int]]] | None = None
         self._started = 0.0
-        self._is_reused = False
+
+    def is_quiet(self) -> bool:
+        """Return whether nothing has arrived since the last response, not even the end.
+
+        The event loop may not have read it yet: it was busy, or the bytes have just arrived. A
+        request on a closed connection is lost, and an unrequested response would be taken for the
+        response to the next request.
+        """
+        assert self._poll is not None, "only an open connection is idle"
+        return not self._poll(0)
 
     async def exchange(self, request: bytes, *, until: float, started: float) -> Response:
         """Send a request and return the response; its duration counts from `started`.
 
-        Raises CallFailed, or Stale if the request may be sent again on a new connection. If the
-        caller is cancelled, the connection is dropped: the late response must not be taken for
-        the response to the next request.
+        Raises CallFailed. It is never sent again: once a byte was written, the server may have
+        processed it. If the caller is cancelled, the connection is dropped: the late response must
+        not be taken for the response to the next request.
         """
         if self.is_closed or self._transport is None:
             raise failure("closed", "the connection was closed before the request was sent")
@@ -142,6 +149,9 @@ class Connection(asyncio.Protocol):
         """Implement asyncio.Protocol: keep the transport."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass.
         self.lost = self._loop.create_future()
+        poller = select.poll()
+        poller.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+        self._poll = poller.poll
         if self.is_closed:
             # It was dropped while it was being opened.
             self._transport.abort()
@@ -176,8 +186,6 @@ class Connection(asyncio.Protocol):
             self.drop()
         elif not is_broken and self._parser.end():
             self._finish(pending)
-        elif self._is_reused and not self._parser.received_bytes:
-            self._fail(Stale())
         else:
             self._fail(failure("closed", "the connection was closed before a complete response"))
 
@@ -187,14 +195,13 @@ class Connection(asyncio.Protocol):
         response = self._parser.response(perf_counter() - self._started)
         # A response may arrive before the request is fully sent; the rest would still follow.
         if self._parser.is_reusable and not self._transport.get_write_buffer_size():
-            self._is_reused = True
             self._on_idle(self)
         else:
             self.drop()
         if not pending.done():
             pending.set_result(response)
 
-    def _fail(self, why: CallFailed | Stale) -> None:
+    def _fail(self, why: CallFailed) -> None:
         pending, self._pending = self._pending, None
         self.drop()
         if pending is not None and not pending.done():

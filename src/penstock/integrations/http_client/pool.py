@@ -24,8 +24,9 @@ class Limits:
     connections_max: int = 512
     # Enough to keep all connections of one busy server; unused ones expire.
     idle_per_origin_max: int = 512
-    # Common servers close after 60 to 75 s. Closing first avoids a race with a new request.
-    idle_time: timedelta = timedelta(seconds=20)
+    # Many servers close after 5 s, such as Node, uvicorn and Apache. A request that crosses their
+    # close on its way is a failed attempt, so the client closes first.
+    idle_time: timedelta = timedelta(seconds=4)
     # A reused connection keeps its address; after this time a change in DNS takes effect.
     lifetime: timedelta = timedelta(minutes=5)
     # How long a DNS answer is cached. A connection goes to the checked address in any case.
@@ -65,14 +66,15 @@ class ConnectionPool:
         return sum(len(stack) for stack in self._idle.values())
 
     def take(self, origin: str) -> Connection | None:
-        """Return an idle connection to this origin, or None."""
-        stack = self._idle.get(origin)
-        if stack is None:
-            return None
-        connection = stack.pop()
-        if not stack:
-            del self._idle[origin]  # Users choose the origins, so the dictionary must not grow.
-        return connection
+        """Return an idle connection to this origin on which nothing has arrived, or None."""
+        while stack := self._idle.get(origin):
+            connection = stack.pop()
+            if not stack:
+                del self._idle[origin]  # Users choose the origins: the dictionary must not grow.
+            if connection.is_quiet():
+                return connection
+            connection.drop()
+        return None
 
     def begin(self, origin: str) -> Connection:
         """Return a connection to be opened; at the limit, the oldest idle one is dropped."""

@@ -13,7 +13,7 @@ class Response(Struct, frozen=True, kw_only=True):
     status: int
     body: bytes
     is_truncated: bool
-    # From the call to the last byte, with waiting, connecting and a retry on a new connection.
+    # From the call to the last byte, with waiting and connecting.
     duration_seconds: float
     raw_headers: list[tuple[bytes, bytes]]
 
