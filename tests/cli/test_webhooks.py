@@ -106,6 +106,7 @@ def test_a_new_subscription_has_all_given_options(cli: Cli) -> None:
         "ordering_key": "order.id",
         "description": "the shop's",
         "state": "active",
+        "active": True,
         "state_reason": None,
         "profile": "github",
         "rate_limit": 2.5,

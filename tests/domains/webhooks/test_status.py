@@ -7,7 +7,7 @@ import pytest
 
 from penstock.postgres.pool import Row
 from penstock.testing import FakeClock, run_due
-from tests.domains.webhooks.scene import Json, Subscribed, Tenant
+from tests.domains.webhooks.scene import Json, Subscribed, Tenant, body_of
 from tests.receiver import Hang, Reply, receiving
 
 HOUR = timedelta(hours=1)
@@ -126,6 +126,41 @@ async def test_the_view_of_subscriptions_has_the_columns_that_people_know(tenant
 
     assert columns >= {"id", "url", "event_types", "rate_limit", "created_at", "active"}
     assert "secret" not in columns
+
+
+@pytest.mark.covers("B11")
+async def test_the_api_shows_an_event_with_the_names_of_the_dispatcher(
+    own: Tenant, clock: FakeClock
+) -> None:
+    async with receiving(answers=[503]) as receiver:
+        await own.subscribe(receiver.url)
+        event = await own.send()
+        pending = await own.show(event["id"])
+        await run_due(own.penstock, clock)
+        retrying = await own.show(event["id"])
+
+    columns = set(await columns_of(own, "events"))
+    assert retrying.keys() >= columns
+    assert (retrying["attempts"], retrying["max_attempts"]) == (1, 5)
+    assert pending["updated_at"] == pending["created_at"]
+    (attempt,) = await own.attempts(event["id"])
+    assert retrying["updated_at"] == attempt["created_at"]
+    listed = body_of(await own.client.get("/events", params={"tenant": own.name}))["events"]
+    assert [(each["max_attempts"], each["updated_at"]) for each in listed] == [
+        (5, retrying["updated_at"])
+    ]
+
+
+@pytest.mark.covers("B13")
+async def test_the_api_shows_a_subscription_with_the_names_of_the_dispatcher(
+    tenant: Tenant,
+) -> None:
+    subscribed = await tenant.subscribe()
+    active = await tenant.read(subscribed)
+    paused = await tenant.change(subscribed, state="paused")
+
+    assert active.keys() >= set(await columns_of(tenant, "subscriptions"))
+    assert (active["active"], paused["active"]) == (True, False)
 
 
 @pytest.mark.covers("B11", "B12", "B14")

@@ -17,7 +17,10 @@ LIST_ATTEMPTS = statement(__package__, "list_attempts.sql")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventView:
-    """An event and how far it is. `data` is JSON text, None in lists."""
+    """An event and how far it is. `data` is JSON text, None in lists.
+
+    `attempts` are those of all deliveries, `max_attempts` is the lane's for each of them.
+    """
 
     number: int
     id: str
@@ -28,8 +31,10 @@ class EventView:
     accepted_at: datetime
     status: str
     attempts: int
+    max_attempts: int
     next_attempt_at: datetime | None
     last_error: str | None
+    updated_at: datetime
     delivered_at: datetime | None
 
 

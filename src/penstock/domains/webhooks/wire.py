@@ -139,9 +139,11 @@ class Event(Struct, frozen=True, kw_only=True):
     source: str | None
     status: EventStatus
     attempts: int
+    max_attempts: int
     next_attempt_at: Instant | None
     last_error: str | None
     created_at: Instant
+    updated_at: Instant
     delivered_at: Instant | None
 
 
@@ -227,6 +229,7 @@ class Subscription(Struct, frozen=True, kw_only=True):
     filter: Filter
     ordering_key: str | None
     description: str
+    active: bool
     state: State
     state_reason: str | None
     profile: Profile
@@ -397,6 +400,7 @@ def to_wire_subscription(found: subscription.Subscription) -> Subscription:
         filter=NO_FILTER if found.filter is None else Raw(found.filter.encode()),
         ordering_key=found.ordering_key,
         description=found.description,
+        active=found.state == "active",
         state=found.state,
         state_reason=found.state_reason,
         profile=found.profile,
@@ -463,8 +467,10 @@ def _event_fields(found: inspect.EventView) -> dict[str, Any]:
         "source": found.source,
         "status": found.status,
         "attempts": found.attempts,
+        "max_attempts": found.max_attempts,
         "next_attempt_at": found.next_attempt_at,
         "last_error": found.last_error,
         "created_at": found.accepted_at,
+        "updated_at": found.updated_at,
         "delivered_at": found.delivered_at,
     }

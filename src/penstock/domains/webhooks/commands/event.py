@@ -216,5 +216,6 @@ def list_(
         for each in found:
             print_json(to_wire_event(each))
         return
-    rows = [without(asdict(each), ["number", "tenant", "source", "data"]) for each in found]
+    left_out = ["number", "tenant", "source", "data", "max_attempts", "updated_at"]
+    rows = [without(asdict(each), left_out) for each in found]
     print_rows(rows, as_json=False, none="there are no events here")
