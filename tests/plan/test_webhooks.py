@@ -61,7 +61,7 @@ async def test_a_batch_of_deliveries_is_loaded_by_its_keys(explainer: Explainer)
 
 async def test_one_event_and_its_attempts_are_read_by_their_keys(explainer: Explainer) -> None:
     event = await inspect.read_event(explainer.connection(), "default", "evt-12345")
-    await inspect.list_deliveries(explainer.connection(), event)
+    await inspect.list_deliveries(explainer.connection(), event.number)
     await inspect.list_attempts(explainer.connection(), event)
 
     assert event.status == "pending"

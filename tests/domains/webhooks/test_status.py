@@ -1,12 +1,15 @@
 """One status for an event with many deliveries, and the views that show it to people of SQL."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from penstock.postgres.pool import Row
 from penstock.testing import FakeClock, run_due
+from tests.api.scene import problem
 from tests.domains.webhooks.scene import Json, Subscribed, Tenant, body_of
 from tests.receiver import Hang, Reply, receiving
 
@@ -81,6 +84,53 @@ async def test_an_event_under_way_is_not_yet_delivered(tenant: Tenant) -> None:
 
     assert shown["status"] == "pending"
     assert shown["delivered_at"] is None
+
+
+async def test_an_event_is_shown_with_a_page_of_its_deliveries_and_a_cursor(own: Tenant) -> None:
+    """One with thousands of subscribers would be an answer of megabytes."""
+    subscribed = [(await own.subscribe()).id for _ in range(102)]
+    event = await own.send()
+
+    shown = await own.show(event["id"])
+    rest = await deliveries_of(own, event, after=shown["next"])
+    pages = [page async for page in pages_of(own, event, limit=40)]
+
+    assert [each["subscription_id"] for each in shown["deliveries"]] == subscribed[:100]
+    assert [each["subscription_id"] for each in rest["deliveries"]] == subscribed[100:]
+    assert rest["next"] is None
+    assert [len(page) for page in pages] == [40, 40, 22]
+    assert [each for page in pages for each in page] == shown["deliveries"] + rest["deliveries"]
+
+
+async def test_an_event_with_few_deliveries_has_no_cursor(own: Tenant) -> None:
+    await own.subscribe()
+    event = await own.send()
+
+    shown = await own.show(event["id"])
+
+    assert (len(shown["deliveries"]), shown["next"]) == (1, None)
+    assert await deliveries_of(own, event) == {"deliveries": shown["deliveries"], "next": None}
+
+
+async def test_deliveries_of_an_unknown_event_are_not_found(tenant: Tenant) -> None:
+    response = await tenant.client.get("/events/nothing/deliveries")
+
+    problem(response, 404, "unknown-event")
+
+
+async def pages_of(tenant: Tenant, event: Json, *, limit: int) -> AsyncGenerator[list[Json]]:
+    after = None
+    while True:
+        page = await deliveries_of(tenant, event, after=after, limit=limit)
+        yield page["deliveries"]
+        after = page["next"]
+        if after is None:
+            return
+
+
+async def deliveries_of(tenant: Tenant, event: Json, **query: Any) -> Json:
+    params = {"tenant": tenant.name} | {name: each for name, each in query.items() if each}
+    return body_of(await tenant.client.get(f"/events/{event['id']}/deliveries", params=params))
 
 
 # ---------------------------------------------------------------------------------------- views

@@ -64,8 +64,8 @@ async def test_a_subscription_needs_no_more_than_a_url_and_types(tenant: Tenant)
         "id": "", "tenant": "default", "url": NOWHERE,
         "event_types": ["order.paid"], "filter": None, "ordering_key": None, "description": "",
         "state": "active", "active": True, "state_reason": None, "profile": "standard",
-        "rate_limit": 100.0, "concurrency": 100, "timeout_seconds": 15.0, "retry_schedule_seconds": None,
-        "header_names": [], "created_at": "", "updated_at": "",
+        "rate_limit": 100.0, "concurrency": 100, "timeout_seconds": 15.0,
+        "retry_schedule_seconds": None, "header_names": [], "created_at": "", "updated_at": "",
     }  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from penstock.domains.webhooks.subscription import (
 from penstock.domains.webhooks.wire import (
     to_wire_accepted,
     to_wire_attempt,
+    to_wire_delivery_page,
     to_wire_dry_run,
     to_wire_endpoint_status,
     to_wire_event,
@@ -42,6 +43,7 @@ from penstock.limits.gate import Gate
 from penstock.postgres.pool import Pool
 
 EVENT_BYTES_EXTRA = 4 * 1024  # What stands around the data of an event.
+SUBSCRIPTION_NO_MAX = 2**31 - 1  # Of an integer.
 
 
 class EventSink(Protocol):
@@ -128,10 +130,23 @@ class Api:
 
 
 async def show_event(call: Call[wire.EventRef, None]) -> wire.EventDetail:
-    """Show an event, its status and its deliveries."""
+    """Show an event, its status and the first page of its deliveries."""
+    limit = wire.DELIVERIES_SHOWN
     async with call.connection() as db:
         event = await inspect.read_event(db, call.parameters.tenant, call.parameters.id)
-        return to_wire_event_detail(event, await inspect.list_deliveries(db, event))
+        found = await inspect.list_deliveries(db, event.number, limit=limit + 1)
+    return to_wire_event_detail(event, to_wire_delivery_page(found, limit))
+
+
+async def show_deliveries(call: Call[wire.DeliveryQuery, None]) -> wire.DeliveryPage:
+    """Show a page of an event's deliveries."""
+    query = call.parameters
+    async with call.connection() as db:
+        event_no = await inspect.find_event(db, query.tenant, query.id)
+        found = await inspect.list_deliveries(
+            db, event_no, after=_number(query.after), limit=query.limit + 1
+        )
+    return to_wire_delivery_page(found, query.limit)
 
 
 async def show_attempts(call: Call[wire.EventRef, None]) -> wire.Attempts:
@@ -169,7 +184,7 @@ async def list_all(call: Call[wire.SubscriptionQuery, None]) -> wire.Subscriptio
         found = await list_subscriptions(
             db,
             tenant=query.tenant,
-            after=min(int(query.after or 0), 2**31 - 1),
+            after=_number(query.after),
             limit=query.limit + 1,
         )
     page, following = take_page(found, query.limit, lambda each: each.number)
@@ -252,7 +267,11 @@ def endpoints(api: Api) -> tuple[Endpoint, ...]:
         ),
         endpoint(
             "GET", "/events/{id}", show_event, scope="read",
-            summary="Show an event with its data and its deliveries",
+            summary="Show an event with its data and the first 100 of its deliveries",
+        ),
+        endpoint(
+            "GET", "/events/{id}/deliveries", show_deliveries, scope="read",
+            summary="List the deliveries of an event, one for each subscription",
         ),
         endpoint(
             "GET", "/events/{id}/attempts", show_attempts, scope="read",
@@ -308,6 +327,11 @@ def endpoints(api: Api) -> tuple[Endpoint, ...]:
             summary="Pause, resume or cancel a replay of events",
         ),
     )  # fmt: skip
+
+
+def _number(cursor: str | None) -> int:
+    """Return the number of a subscription in a cursor, 0 for the first page."""
+    return min(read_id(cursor) or 0, SUBSCRIPTION_NO_MAX)
 
 
 def _new(given: wire.NewSubscription) -> NewSubscription:

@@ -9,6 +9,7 @@ from penstock.kernel.enqueue import check_instant
 from penstock.postgres.pool import Queries, Row
 from penstock.postgres.statement import statement
 
+FIND_EVENT = statement(__package__, "find_event.sql")
 READ_EVENT = statement(__package__, "read_event.sql")
 LIST_EVENTS = statement(__package__, "list_events.sql")
 LIST_DELIVERIES = statement(__package__, "list_deliveries.sql")
@@ -40,8 +41,9 @@ class EventView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryView:
-    """An event's way to one subscriber."""
+    """An event's way to one subscriber; `number` is the subscription's."""
 
+    number: int
     subscription_id: str
     item_id: int
     status: str
@@ -74,6 +76,14 @@ async def read_event(db: Queries, tenant: str, event_id: str) -> EventView:
     return _to_event(row)
 
 
+async def find_event(db: Queries, tenant: str, event_id: str) -> int:
+    """Return the number of an event, or raise UnknownEvent."""
+    event_no: int | None = await db.fetchval(FIND_EVENT, tenant, event_id)
+    if event_no is None:
+        raise UnknownEvent(event_id)
+    return event_no
+
+
 async def list_events(
     db: Queries,
     tenant: str,
@@ -102,9 +112,14 @@ async def list_events(
     return [_to_event(row) for row in rows]
 
 
-async def list_deliveries(db: Queries, event: EventView) -> list[DeliveryView]:
-    """Return the event's deliveries, one for each subscription."""
-    rows = await db.fetch(LIST_DELIVERIES, event.number)
+async def list_deliveries(
+    db: Queries, event_no: int, *, after: int = 0, limit: int = 100
+) -> list[DeliveryView]:
+    """Return a page of an event's deliveries, one for each subscription, the oldest first.
+
+    `after` is the number of the last subscription before the page.
+    """
+    rows = await db.fetch(LIST_DELIVERIES, event_no, after, limit)
     return [DeliveryView(**dict(row.items())) for row in rows]
 
 

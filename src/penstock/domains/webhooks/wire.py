@@ -1,11 +1,12 @@
 """What goes over HTTP, as types. Input refuses unknown fields; UNSET was not given, unlike null."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
-from penstock.contract.paging import Limit
+from penstock.contract.paging import Limit, take_page
 from penstock.domains.webhooks import event, inspect, replay, subscription
 from penstock.domains.webhooks.errors import EventConflict
 from penstock.domains.webhooks.event import DEFAULT_TENANT, EVENT_ID, TENANT_LENGTH_MAX
@@ -15,6 +16,7 @@ from penstock.domains.webhooks.subscription import CONCURRENCY, RATE_LIMIT, Stat
 from penstock.limits import gate
 
 BATCH_MAX = 1_000
+DELIVERIES_SHOWN = 100  # With their event, or on a page: more than most events have.
 
 Instant = Annotated[datetime, Meta(tz=True)]
 EventId = Annotated[str, Meta(pattern=f"^{EVENT_ID}$")]
@@ -43,6 +45,13 @@ class EventRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     id: EventId
     tenant: Tenant = DEFAULT_TENANT
+
+
+class DeliveryQuery(EventRef, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which page of an event's deliveries."""
+
+    after: Cursor | None = None
+    limit: Limit = DELIVERIES_SHOWN
 
 
 class EventQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -148,10 +157,18 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class EventDetail(Event, frozen=True, kw_only=True):
-    """An event with its data and its deliveries."""
+    """An event with its data and the first page of its deliveries."""
 
     data: Json
     deliveries: list[Delivery]
+    next: str | None
+
+
+class DeliveryPage(Struct, frozen=True, kw_only=True):
+    """A page of an event's deliveries, the oldest subscription first."""
+
+    deliveries: list[Delivery]
+    next: str | None
 
 
 class EventPage(Struct, frozen=True, kw_only=True):
@@ -349,16 +366,21 @@ def to_wire_event(found: inspect.EventView) -> Event:
     return Event(**_event_fields(found))
 
 
-def to_wire_event_detail(
-    found: inspect.EventView, deliveries: list[inspect.DeliveryView]
-) -> EventDetail:
-    """Show one found."""
+def to_wire_event_detail(found: inspect.EventView, page: DeliveryPage) -> EventDetail:
+    """Show one event with a page of its deliveries."""
     assert found.data is not None, "one event is read with its data"
     return EventDetail(
         **_event_fields(found),
         data=Raw(found.data.encode()),
-        deliveries=[to_wire_delivery(each) for each in deliveries],
+        deliveries=page.deliveries,
+        next=page.next,
     )
+
+
+def to_wire_delivery_page(found: Sequence[inspect.DeliveryView], limit: int) -> DeliveryPage:
+    """Show up to `limit` deliveries; `found` has one more if there is another page."""
+    page, following = take_page(found, limit, lambda each: each.number)
+    return DeliveryPage(deliveries=[to_wire_delivery(each) for each in page], next=following)
 
 
 def to_wire_delivery(delivery: inspect.DeliveryView) -> Delivery:

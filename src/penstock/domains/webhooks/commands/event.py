@@ -1,5 +1,6 @@
 """`penstock event`: hand in events for webhooks, and see what became of them."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,14 +27,19 @@ from penstock.domains.webhooks.inspect import (
     AttemptView,
     DeliveryView,
     EventView,
+    find_event,
     list_attempts,
     list_deliveries,
     list_events,
     read_event,
 )
+from penstock.domains.webhooks.subscription import read_subscription
 from penstock.domains.webhooks.wire import (
+    DELIVERIES_SHOWN,
     to_wire_accepted,
     to_wire_attempt,
+    to_wire_delivery,
+    to_wire_delivery_page,
     to_wire_event,
     to_wire_event_detail,
 )
@@ -129,20 +135,65 @@ async def _accept(db: Connection, new: NewEvent) -> wire.AcceptedEvent:
 @data_dir_option
 @json_option
 def show(*, event_id: str, tenant: str, data_dir: Path | None, as_json: bool) -> None:
-    """Show an event, its data, its status and its deliveries."""
+    """Show an event, its data, its status and the first 100 of its deliveries."""
+    limit = DELIVERIES_SHOWN
 
     async def read(db: Connection) -> tuple[EventView, list[DeliveryView]]:
         found = await read_event(db, tenant, event_id)
-        return found, await list_deliveries(db, found)
+        return found, await list_deliveries(db, found.number, limit=limit + 1)
 
-    found, deliveries = ask(data_dir, read)
+    found, listed = ask(data_dir, read)
     if as_json:
-        print_json(to_wire_event_detail(found, deliveries))
+        print_json(to_wire_event_detail(found, to_wire_delivery_page(listed, limit)))
         return
     print_record(without(asdict(found) | {"data": raw(found.data)}, ["number"]), as_json=False)
-    if deliveries:
+    if listed:
         click.echo()
-        print_rows([asdict(each) for each in deliveries], as_json=False, none="")
+        _print_deliveries(listed[:limit])
+    if len(listed) > limit:
+        last = listed[limit - 1].subscription_id
+        click.echo(f"more: penstock event deliveries {event_id} --after {last}", err=True)
+
+
+@event.command()
+@event_argument
+@tenant_option
+@click.option("--limit", type=LIMIT, default=20, show_default=True, help="How many.")
+@click.option(
+    "--after", metavar="ID", callback=utf8, help="Continue after the delivery to this subscription."
+)
+@data_dir_option
+@json_option
+def deliveries(
+    *,
+    event_id: str,
+    tenant: str,
+    limit: int,
+    after: str | None,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """List the deliveries of an event, one for each subscription, the oldest first."""
+
+    async def read(db: Connection) -> list[DeliveryView]:
+        number = 0
+        if after is not None:
+            number = (await read_subscription(db, after, also_deleted=True)).number
+        return await list_deliveries(
+            db, await find_event(db, tenant, event_id), after=number, limit=limit
+        )
+
+    found = ask(data_dir, read)
+    if as_json:
+        for each in found:
+            print_json(to_wire_delivery(each))
+    else:
+        _print_deliveries(found)
+
+
+def _print_deliveries(found: Sequence[DeliveryView]) -> None:
+    rows = [without(asdict(each), ["number"]) for each in found]
+    print_rows(rows, as_json=False, none="there are no deliveries here")
 
 
 @event.command()
