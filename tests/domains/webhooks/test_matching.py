@@ -70,8 +70,19 @@ async def test_an_event_that_nobody_wants_is_delivered(tenant: Tenant) -> None:
     shown = await tenant.show(event["id"])
     assert event["deliveries"] == 0
     assert shown["status"] == "delivered"
-    assert shown["delivered_at"] == shown["created_at"]
+    assert shown["delivered_at"] is None, "nothing was sent"
     assert shown["attempts"] == 0
+
+
+async def test_an_event_of_a_paused_subscriber_has_no_instant_of_delivery(tenant: Tenant) -> None:
+    """It was sent to nobody, and waits for a replay."""
+    paused = await tenant.subscribe()
+    await tenant.change(paused, state="paused")
+
+    event = await tenant.send()
+
+    shown = await tenant.show(event["id"])
+    assert (shown["deliveries"], shown["delivered_at"]) == ([], None)
 
 
 @pytest.mark.covers("B19")

@@ -1,4 +1,5 @@
--- Return one status for all deliveries of an event. An event without a delivery is delivered.
+-- Return one status for all deliveries of an event. An event without a delivery is delivered, but at
+-- no instant: nothing was sent, and a paused subscription may still want it.
 CREATE OR REPLACE FUNCTION penstock.webhook_progress(of_event bigint)
 RETURNS TABLE (
     status text, attempts bigint, next_attempt_at timestamptz, last_error text,
@@ -15,11 +16,7 @@ LANGUAGE sql STABLE AS $$
         END,
         coalesce(sum(attempts), 0)::bigint, min(next_attempt_at),
         (array_agg(last_error) FILTER (WHERE last_error IS NOT NULL AND status <> 'delivered'))[1],
-        CASE
-            WHEN count(*) = 0 THEN (
-                SELECT accepted_at FROM penstock.webhook_event WHERE event_no = of_event)
-            WHEN bool_and(status = 'delivered') THEN max(delivered_at)
-        END,
+        CASE WHEN bool_and(status = 'delivered') THEN max(delivered_at) END,
         max(changed_at)
     FROM penstock.webhook_deliveries(of_event)
 $$;
