@@ -2,14 +2,17 @@
 
 import asyncio
 from datetime import timedelta
+from ipaddress import ip_network
 from itertools import pairwise
 
 import pytest
+from structlog.testing import capture_logs
 
 from penstock import Retry
+from penstock.integrations.http_client import Egress
 from penstock.kernel.lane import read_lane
 from penstock.testing import FakeClock, run_due, run_to_end
-from tests.domains.webhooks.scene import NOWHERE, Subscribed, Tenant, body_of
+from tests.domains.webhooks.scene import NOWHERE, Subscribed, Tenant, body_of, opened_with
 from tests.receiver import Answer, Close, Drip, Hang, Raw, Receiver, Reply, receiving
 
 SECOND = timedelta(seconds=1)
@@ -54,6 +57,42 @@ async def test_every_request_that_an_endpoint_gets_is_an_attempt(
     broken, repeated = await tenant.attempts(second["id"])
     assert (broken["outcome"], repeated["outcome"]) == ("retry", "done")
     assert broken["error"].startswith("closed")
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        ("127.0.0.1", Egress()),
+        ("localhost", Egress()),
+        ("127.0.0.1", Egress([ip_network("127.0.0.0/8")], ports=frozenset({443}))),
+    ],
+    ids=["an address", "a name", "a port"],
+)
+async def test_a_worker_that_may_not_reach_an_endpoint_leaves_its_deliveries_to_others(
+    own: Tenant, clock: FakeClock, refused: tuple[str, Egress]
+) -> None:
+    """One worker without PENSTOCK_EGRESS_ALLOW must not end what all others could deliver."""
+    host, egress = refused
+    async with receiving() as receiver:
+        subscribed = await own.subscribe(receiver.url_of(host))
+        event = await own.send()
+        async with opened_with(own.penstock.address, egress=egress) as other:
+            with capture_logs() as lines:
+                for _ in range(6):
+                    await run_due(other, clock)
+                    clock.advance(HOUR)
+
+        waiting = await own.show(event["id"])
+        await run_due(own.penstock, clock)
+        delivered = await own.show(event["id"])
+
+    assert (waiting["status"], waiting["attempts"]) == ("retrying", 0)
+    assert waiting["last_error"].startswith("refused_address: the host may not be reached")
+    assert "PENSTOCK_EGRESS_ALLOW" in waiting["last_error"]
+    logged = [line for line in lines if line["event"] == "egress.refused"]
+    assert {line["subscription_id"] for line in logged} == {subscribed.id}
+    assert {line["log_level"] for line in logged} == {"error"}
+    assert delivered["status"] == "delivered"
 
 
 @pytest.mark.covers("B42")

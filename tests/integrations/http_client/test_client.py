@@ -429,8 +429,6 @@ async def test_an_injected_header_is_refused_before_anything_is_sent(
     ("url", "headers", "field"),
     [
         ("ftp://example.com/", [], "url"),
-        ("http://10.0.0.1/", [], "url"),
-        ("http://example.com:81/", [], "url"),
         ("http://example.com/", [("Host", "x")], "headers.Host"),
         ("http://example.com/", [("é" * 500, "x")], "headers." + "é" * 100),
     ],
@@ -444,6 +442,17 @@ async def test_a_route_with_a_bad_url_or_header_is_refused(
             client.prepare(url, headers)
 
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://example.com/", "http://10.0.0.1/", "http://example.com:81/"]
+)
+async def test_a_url_is_checked_before_it_is_stored(url: str) -> None:
+    async with Client(Egress(ports=frozenset({80}))) as client:
+        with pytest.raises(InvalidInput) as refused:
+            client.check_url(url)
+
+    assert refused.value.field == "url"
 
 
 async def test_headers_are_checked_without_a_url() -> None:

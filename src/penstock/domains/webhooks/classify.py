@@ -27,6 +27,7 @@ class Classification:
 DELIVERED = Classification("delivered", "alive")
 NEVER = Classification("never", "alive")
 FAILING = Classification("again", "failing")
+UNREACHED = Classification("again", "unknown")  # Nothing was sent.
 
 
 def classify(status: int, retry_after: str | None, *, now: datetime) -> Classification:

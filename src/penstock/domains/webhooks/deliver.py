@@ -15,6 +15,7 @@ from penstock.base.log import Logger
 from penstock.domains.webhooks.classify import (
     DELIVERED,
     FAILING,
+    UNREACHED,
     Classification,
     classify,
     is_success,
@@ -29,6 +30,7 @@ RESPONSE_BYTES_MAX = (
 )  # Of a response, kept with the attempt: for people, not for archives.
 ALIKE_BYTES_MAX = 256  # Of an answer that others may have given in the same words.
 PAUSED_FOR = timedelta(minutes=1)  # How soon a paused subscription is looked at again.
+REFUSED_ADDRESS = "refused_address"  # The kind of a call that the egress rules refuse.
 JITTER = 0.1  # Of a subscription's own schedule, as of the lane's.
 # A rate of 50 a second leaves 20 ms between two calls; a quarter of that changes no second's count
 # by more than one.
@@ -133,6 +135,14 @@ class Deliver:
         )
         return Snooze(PAUSED_FOR, fault)
 
+    def _refused_outcome(self, subscription: PreparedSubscription, failed: CallFailed) -> Outcome:
+        """Wait: the settings of this process refuse the address, those of another may allow it."""
+        reason = f"{failed}; see PENSTOCK_EGRESS_ALLOW and PENSTOCK_EGRESS_PORTS of the worker"
+        self.log.error(
+            "egress.refused", subscription_id=subscription.subscription_id, reason=failed.reason
+        )
+        return Snooze(PAUSED_FOR, reason)
+
     async def _post(self, delivery: Delivery, *, attempt: int) -> tuple[Outcome, Classification]:
         subscription, body = delivery.subscription, delivery.body
         assert subscription.signer is not None, "a subscription without a fault can sign"
@@ -143,6 +153,8 @@ class Deliver:
                 subscription.route, lines, body, timeout=subscription.timeout
             )
         except CallFailed as failed:
+            if failed.kind == REFUSED_ADDRESS:
+                return self._refused_outcome(subscription, failed), UNREACHED
             self._log_failure(delivery, attempt, reason=failed.kind)
             result = {"error": failed.kind}
             return _again(

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.contract import Domain, Finding, Kind, Resources, Runtime
 from penstock.domains.webhooks.accept import EventBatcher, KafkaEventSink, Publish
@@ -20,7 +20,7 @@ from penstock.domains.webhooks.replay import LANE as REPLAY_LANE
 from penstock.domains.webhooks.replay import ReplayRef, Step
 from penstock.domains.webhooks.reseal import count_seals
 from penstock.domains.webhooks.settings import WebhookSettings
-from penstock.domains.webhooks.subscription import SubscriptionService, disable
+from penstock.domains.webhooks.subscription import Checker, SubscriptionService, disable
 from penstock.limits.gate import Gate
 
 LANE = "webhooks"
@@ -42,8 +42,12 @@ POLICY: dict[str, Any] = {
 }
 
 
+class HttpClient(Poster, Checker, Protocol):
+    """The HTTP client: checks what is stored, and sends."""
+
+
 def build(
-    resources: Resources, *, poster: Poster, gate: Gate, publish: Publish | None = None
+    resources: Resources, *, poster: HttpClient, gate: Gate, publish: Publish | None = None
 ) -> Runtime:
     """Build the domain; its calls go out through `gate`, by `poster`.
 

@@ -45,14 +45,13 @@ class Poster(Protocol):
         """Return a route; raises InvalidInput for a URL or a header that cannot be."""
         ...
 
-    def check_headers(self, headers: Headers) -> None:
-        """Raise InvalidInput for a header that cannot be."""
-        ...
-
     def post(
         self, route: Any, headers: bytes, body: bytes, *, timeout: float
     ) -> Awaitable[PostResponse]:
-        """Send, with these header lines besides the route's; raises CallFailed."""
+        """Send, with these header lines besides the route's; raises CallFailed.
+
+        Its kind is `refused_address` if this process may not reach the address.
+        """
         ...
 
 
@@ -92,7 +91,7 @@ def _prepare(row: Row, vault: Vault, poster: Poster) -> PreparedSubscription:
         signer = _signer(row, vault)
         route = poster.prepare(row["url"], _headers(row, vault))
     except InvalidInput as refused:
-        # What was sound when it was stored may be refused now: a port, an address.
+        # What was sound when it was stored may be refused by a later release.
         fault = str(refused)
     except SealBroken as broken:
         fault, is_sealed = str(broken), True

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from secrets import token_hex
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import asyncpg
 import msgspec
@@ -19,7 +19,7 @@ from penstock.contract.http import ACQUIRE_TIMEOUT
 from penstock.domains.webhooks.errors import UnknownSubscription
 from penstock.domains.webhooks.event import DEFAULT_TENANT, TENANT_LENGTH_MAX
 from penstock.domains.webhooks.match import check_pattern, compile_filter, decode_filter
-from penstock.domains.webhooks.prepared_subscription import Poster, headers_of, secret_of
+from penstock.domains.webhooks.prepared_subscription import Headers, headers_of, secret_of
 from penstock.domains.webhooks.secret import (
     Ed25519Secret,
     Profile,
@@ -105,12 +105,24 @@ class NewSubscription:
     secret: str | None = None
 
 
+class Checker(Protocol):
+    """Refuses what could not be sent."""
+
+    def check_url(self, url: str) -> None:
+        """Raise InvalidInput for a URL that cannot be, or that may not be reached."""
+        ...
+
+    def check_headers(self, headers: Headers) -> None:
+        """Raise InvalidInput for a header that cannot be."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionService:
-    """Where subscriptions are kept: the vault seals their secrets, the poster knows its URLs."""
+    """Where subscriptions are kept: the vault seals their secrets, the poster checks their URLs."""
 
     vault: Vault
-    poster: Poster
+    poster: Checker
 
     async def create(
         self, db: Connection, new: NewSubscription, *, who: str
@@ -228,7 +240,7 @@ class SubscriptionService:
                     columns["sealed_headers"] = self._sealed_headers(subscription_id, value)
                     columns["header_names"] = sorted(value or ())
                 case "url":
-                    self.poster.prepare(value, ())
+                    self.poster.check_url(value)
                     columns["url"] = value
                 case "timeout":
                     columns["timeout"] = _seconds(value)

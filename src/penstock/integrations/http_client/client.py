@@ -82,7 +82,14 @@ class Client:
     def prepare(self, url: str, headers: Sequence[tuple[str, str]] = ()) -> Route:
         """Return a route for requests to `url`; raises InvalidInput for a bad URL or header.
 
-        A host that is an address is checked here; a name is resolved and checked per connection.
+        Whether its host may be reached is checked per connection.
+        """
+        return prepare_route(parse_url(url), headers)
+
+    def check_url(self, url: str) -> None:
+        """Raise InvalidInput for a bad URL, or one whose address or port may not be reached.
+
+        A name is not resolved: where it leads is checked per connection.
         """
         target = parse_url(url, ports=self._egress.ports)
         if target.address is not None:
@@ -90,7 +97,6 @@ class Client:
                 self._egress.check(target.address)
             except EgressRefused as refused:
                 raise InvalidInput("url", str(refused)) from refused
-        return prepare_route(target, headers)
 
     def check_headers(self, headers: Sequence[tuple[str, str]]) -> None:
         """Raise InvalidInput for a header that cannot be sent."""
