@@ -117,6 +117,14 @@ def test_a_new_subscription_has_all_given_options(cli: Cli) -> None:
     }
 
 
+def test_the_standard_schedule_is_one_word(cli: Cli) -> None:
+    made = subscribe(cli, "--retry-schedule", "standard")
+
+    shown = record(cli("subscription", "show", made))
+
+    assert shown["retry_schedule"] == "5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 1d"
+
+
 def test_a_subscription_is_printed_for_people(cli: Cli) -> None:
     made = subscribe(cli, "--timeout", "2s", "--retry-schedule", "5s,1m", "--rate-limit", "none")
 

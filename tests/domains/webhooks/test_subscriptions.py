@@ -107,6 +107,26 @@ async def test_each_field_changes_alone(tenant: Tenant, field: str, value: objec
     assert await tenant.read(subscribed) == changed
 
 
+async def test_the_standard_schedule_is_one_word(tenant: Tenant) -> None:
+    """As Standard Webhooks advises: ten attempts over several days."""
+    made = await tenant.subscribe(retry_schedule_seconds="standard")
+    other = await tenant.subscribe()
+    changed = await tenant.change(other, retry_schedule_seconds="standard")
+
+    minute, hour = 60, 3600
+    expected = [5, 5 * minute, 30 * minute, *(n * hour for n in (2, 5, 10, 14, 20, 24))]
+    assert (await tenant.read(made))["retry_schedule_seconds"] == expected
+    assert changed["retry_schedule_seconds"] == expected
+
+
+async def test_another_word_is_no_schedule(tenant: Tenant) -> None:
+    body = {"url": NOWHERE, "event_types": ["*"], "retry_schedule_seconds": "often"}
+
+    told = problem(await tenant.client.post("/subscriptions", json=body), 400, "invalid-input")
+
+    assert told["field"] == "retry_schedule_seconds"
+
+
 async def test_nothing_to_change_changes_nothing(tenant: Tenant) -> None:
     subscribed = await tenant.subscribe(**EVERYTHING)
     before = await tenant.read(subscribed)

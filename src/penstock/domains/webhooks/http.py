@@ -1,5 +1,6 @@
 """Webhooks over REST: events in, subscriptions, and replays."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
@@ -23,6 +24,7 @@ from penstock.domains.webhooks.replay import (
 )
 from penstock.domains.webhooks.sample_event import send_test
 from penstock.domains.webhooks.subscription import (
+    STANDARD_SCHEDULE,
     NewSubscription,
     SubscriptionService,
     list_subscriptions,
@@ -377,12 +379,12 @@ def _filter(raw: msgspec.Raw) -> str | None:
         raise InvalidInput("filter", "is not UTF-8") from None
 
 
-def _schedule(seconds: list[float] | None) -> list[timedelta] | None:
-    if seconds is None:
+def _schedule(given: wire.Schedule | None) -> Sequence[timedelta] | None:
+    if given is None:
         return None
-    return [
-        _duration(f"retry_schedule_seconds[{index}]", each) for index, each in enumerate(seconds)
-    ]
+    if given == "standard":
+        return STANDARD_SCHEDULE
+    return [_duration(f"retry_schedule_seconds[{index}]", each) for index, each in enumerate(given)]
 
 
 def _duration(field: str, seconds: float) -> timedelta:

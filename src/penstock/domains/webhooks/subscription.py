@@ -56,6 +56,13 @@ OVERLAP = timedelta(hours=24)  # How long the secret before still signs.
 OVERLAP_MAX = timedelta(days=30)
 SCHEDULE_MAX = 50
 SCHEDULE_DELAY_MAX = timedelta(days=30)
+# Ten attempts in three days: the example of the Standard Webhooks specification.
+STANDARD_SCHEDULE = (
+    timedelta(seconds=5),
+    timedelta(minutes=5),
+    timedelta(minutes=30),
+    *(timedelta(hours=hours) for hours in (2, 5, 10, 14, 20, 24)),
+)
 
 _SEGMENT = re.compile(r"[^.\x00]{1,128}")
 

@@ -26,6 +26,7 @@ SubscriptionId = Annotated[str, Meta(min_length=1, max_length=64)]
 ReplayId = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Cursor = Annotated[str, Meta(description="The `next` of the page before.", pattern="^[0-9]{1,18}$")]
 Seconds = Annotated[float, Meta(ge=0)]
+Schedule = list[Seconds] | Literal["standard"]
 Concurrency = Annotated[int, Meta(ge=1, le=10_000)]
 Json = Annotated[Raw, Meta(description="Any JSON value.")]
 Filter = Annotated[
@@ -214,7 +215,7 @@ class NewSubscription(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     rate_limit: float | None = RATE_LIMIT
     concurrency: Concurrency = CONCURRENCY
     timeout_seconds: Seconds = 15
-    retry_schedule_seconds: list[Seconds] | None = None
+    retry_schedule_seconds: Schedule | None = None
     headers: dict[str, str] | None = None
     scheme: Scheme = "hmac"
     secret: str | None = None
@@ -232,7 +233,7 @@ class ChangedSubscription(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     rate_limit: float | UnsetType | None = UNSET
     concurrency: Concurrency | UnsetType = UNSET
     timeout_seconds: Seconds | UnsetType = UNSET
-    retry_schedule_seconds: list[Seconds] | UnsetType | None = UNSET
+    retry_schedule_seconds: Schedule | UnsetType | None = UNSET
     headers: dict[str, str] | UnsetType | None = UNSET
 
 

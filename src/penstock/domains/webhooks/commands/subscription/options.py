@@ -52,8 +52,10 @@ OPTIONS = (
     ),
     click.option(
         "--retry-schedule",
-        metavar="DURATIONS",
-        help="Delays before retries, such as 5s,1m,1h; once: no retries; none: as the lane says.",
+        metavar="DURATIONS|standard",
+        help="Delays before retries, such as 5s,1m,1h; standard: 10 attempts over 3 days, as"
+        " Standard Webhooks advises; once: no retries; none: as the lane says, which a new"
+        " subscription has: 5 attempts within 15 s.",
     ),
     click.option(
         "--header",

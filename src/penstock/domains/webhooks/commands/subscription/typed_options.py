@@ -16,6 +16,7 @@ import click
 from penstock.base.errors import InvalidInput
 from penstock.console.values import parse_duration, parse_instant
 from penstock.domains.webhooks.event import DEFAULT_TENANT
+from penstock.domains.webhooks.subscription import STANDARD_SCHEDULE
 
 T = TypeVar("T", str, "str | None", tuple[str, ...])
 
@@ -109,11 +110,14 @@ def parse_when(text: str | None, *, field: str) -> datetime | None:
 
 
 def parse_schedule(text: str) -> list[timedelta] | None:
-    """Read delays with commas between them; `none` is as the lane says, `once` is no repeat."""
-    if text.lower() == NONE:
-        return None
-    if text.lower() == "once":
-        return []
+    """Read delays with commas between them, or a word.
+
+    `standard` is the schedule of Standard Webhooks, `none` is as the lane says, `once` is no
+    repeat.
+    """
+    words = {NONE: None, "once": [], "standard": list(STANDARD_SCHEDULE)}
+    if text.lower() in words:
+        return words[text.lower()]
     return [parse_duration(part, field="--retry-schedule") for part in parse_types([text])]
 
 
