@@ -506,7 +506,7 @@ def test_a_replay_is_counted_started_paused_resumed_and_cancelled(ready: Cli) ->
     dry_json = answer(ready("replay", "start", made, "--dry-run", "--json"))
     others = ready("replay", "start", made, "--dry-run", "--type", "invoice.*")
     older = ready("replay", "start", made, "--dry-run", "--until", "-1h")
-    started = answer(ready("replay", "start", made, "--rate", "0.5", "--json"))
+    started = answer(ready("replay", "start", made, "--rate", "0.5", "--yes", "--json"))
     job = started["id"]
 
     assert dry.out == "3 events would be sent\n"
@@ -521,10 +521,26 @@ def test_a_replay_is_counted_started_paused_resumed_and_cancelled(ready: Cli) ->
     assert ready("replay", "show", job, "--wait").code == 1
 
 
+def test_a_replay_is_confirmed_with_the_number_of_its_events(ready: Cli) -> None:
+    """A slip in --which or --from would send a subscriber everything that there ever was."""
+    ready("event", "send", "order.paid")
+    made = subscribe(ready)
+
+    unconfirmed = ready("replay", "start", made)
+    nothing = ready("replay", "start", made, "--until", "-1h")
+
+    said = f"--yes: is needed where nobody can answer: Send 1 events to subscription {made}?"
+    assert refused(unconfirmed, 2) == said
+    assert nothing.out == "there is nothing to replay\n"
+    assert ready("replay", "list").err == "there are no replays here\n"
+
+
 def test_replays_are_listed_page_by_page(ready: Cli) -> None:
     assert ready("replay", "list").err == "there are no replays here\n"
     made = subscribe(ready)
-    first, second = (answer(ready("replay", "start", made, "--json"))["id"] for _ in range(2))
+    first, second = (
+        answer(ready("replay", "start", made, "--yes", "--json"))["id"] for _ in range(2)
+    )
 
     table = ready("replay", "list").out.splitlines()
     rest = answers(ready("replay", "list", "--after", second, "--json"))
@@ -539,7 +555,7 @@ async def test_start_wait_returns_when_the_replay_is_finished(ready: Cli, dsn: s
     async with receiving() as receiver, working(dsn):
         made = subscribe(ready, url=receiver.url)
 
-        ended = await asyncio.to_thread(ready, "replay", "start", made, "--wait")
+        ended = await asyncio.to_thread(ready, "replay", "start", made, "--yes", "--wait")
         await receiver.wait_for(3)
 
     assert ended.code == 0, ended.err

@@ -14,6 +14,7 @@ from penstock.base.errors import InvalidInput
 from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.exits import Exit
 from penstock.console.output import (
+    confirm,
     json_option,
     print_json,
     print_record,
@@ -88,6 +89,7 @@ def replay() -> None:
 @click.option("--until", metavar="INSTANT", help="Accepted before.  [now]")
 @click.option("--rate", metavar="N", help="Events per second.  [as fast as the limits allow]")
 @click.option("--dry-run", is_flag=True, help="Only count them.")
+@click.option("--yes", is_flag=True, help="Do not ask; required where no terminal is attached.")
 @wait_option
 @data_dir_option
 @json_option
@@ -100,11 +102,12 @@ def start(  # noqa: PLR0913  One parameter per option.
     until: str | None,
     rate: str | None,
     dry_run: bool,
+    yes: bool,
     wait: bool,
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Count the events of a replay to the subscription ID, and start it.
+    """Start a replay to the subscription ID; counts its events and asks first.
 
     It runs by itself, wherever a worker runs, and can be paused and cancelled.
     """
@@ -117,13 +120,16 @@ def start(  # noqa: PLR0913  One parameter per option.
         rate=None if rate is None else _rate(rate),
     )
     with in_typed_words():
-        if dry_run:
+        if dry_run or not yes:
             counted = ask(data_dir, lambda db: count_replay(db, asked))
-            if as_json:
-                print_json(to_wire_dry_run(asked, counted))
-            else:
-                click.echo(f"{counted:,} events would be sent")
-            return
+            if dry_run:
+                _print_count(asked, counted, as_json=as_json)
+                return
+            if counted:
+                confirm(f"Send {counted:,} events to subscription {subscription_id}?")
+            elif not as_json:
+                click.echo("there is nothing to replay")
+                return
         job = ask(data_dir, lambda db: start_replay(db, asked, who=operator()))
     if wait:
         _wait(job, data_dir, as_json=as_json)
@@ -190,6 +196,13 @@ def cancel(*, replay_id: int, data_dir: Path | None, as_json: bool) -> None:
     """Cancel a replay; deliveries that it has created already go on."""
     job = ask(data_dir, lambda db: set_replay(db, replay_id, "cancelled", who=operator()))
     _print(job, as_json=as_json)
+
+
+def _print_count(asked: NewReplay, counted: int, *, as_json: bool) -> None:
+    if as_json:
+        print_json(to_wire_dry_run(asked, counted))
+    else:
+        click.echo(f"{counted:,} events would be sent")
 
 
 def _rate(text: str) -> float | None:
