@@ -176,11 +176,31 @@ def test_a_subscription_is_paused_resumed_and_deleted(cli: Cli) -> None:
 
     assert paused.out == f"subscription {made} is paused\n"
     assert resumed.out == f"subscription {made} is active\n"
-    assert f"penstock replay start {made}" in resumed.err
+    assert f"penstock replay start {made} --from " in resumed.err
     assert refused(unconfirmed, 2).startswith("--yes: is required")
     assert deleted.out == f"subscription {made} is deleted\n"
     assert refused(cli("subscription", "show", made), 2).startswith("no subscription has the id")
     assert cli("subscription", "list").err == "there are no subscriptions here\n"
+
+
+def test_the_replay_that_a_resume_prints_sends_what_came_meanwhile(ready: Cli) -> None:
+    """And nothing from before the subscription was paused, or even existed."""
+    ready("event", "send", "order.paid", "--id", "before")
+    made = subscribe(ready)
+    ready("event", "send", "order.paid", "--id", "sent")
+    ready("subscription", "pause", made)
+    ready("event", "send", "order.paid", "--id", "missed")
+    ready("subscription", "pause", made)
+    ready("event", "send", "order.paid", "--id", "missed-too")
+
+    resumed = ready("subscription", "resume", made)
+    printed = resumed.err.strip().removeprefix("what came meanwhile: penstock ").split()
+    counted = ready(*printed, "--dry-run")
+    everything = ready("replay", "start", made, "--dry-run")
+
+    assert counted.out == "2 events would be sent\n"
+    assert everything.out == "3 events would be sent\n"
+    assert ready("subscription", "resume", made).err == "", "nothing came meanwhile"
 
 
 def test_subscriptions_are_listed_page_by_page(cli: Cli) -> None:

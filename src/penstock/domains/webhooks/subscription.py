@@ -41,6 +41,7 @@ SET_PATTERNS = statement(__package__, "set_patterns.sql")
 ADD_SECRET = statement(__package__, "add_secret.sql")
 READ_SECRETS = statement(__package__, "read_secrets.sql")
 DISABLE = statement(__package__, "disable.sql")
+INACTIVE_SINCE = statement(__package__, "inactive_since.sql")
 
 State = Literal["active", "paused", "disabled", "deleted"]
 
@@ -295,6 +296,11 @@ async def list_subscriptions(
     return [
         _to_subscription(row) for row in await db.fetch(LIST_SUBSCRIPTIONS, tenant, after, limit)
     ]
+
+
+async def inactive_since(db: Queries, subscription_id: str) -> datetime | None:
+    """Return when a subscription was paused or disabled, None if it is active."""
+    return await db.fetchval(INACTIVE_SINCE, subscription_id)
 
 
 async def disable(pool: Pool, number: int, reason: str) -> None:

@@ -1,5 +1,6 @@
 """`penstock subscription set`, `pause`, `resume` and `delete`."""
 
+from datetime import UTC
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
@@ -21,7 +22,11 @@ from penstock.domains.webhooks.commands.subscription.typed_options import (
     subscription_argument,
     utf8,
 )
-from penstock.domains.webhooks.subscription import Subscription, read_subscription
+from penstock.domains.webhooks.subscription import (
+    Subscription,
+    inactive_since,
+    read_subscription,
+)
 
 
 @click.command("set")
@@ -80,8 +85,17 @@ def pause(*, subscription_id: str, data_dir: Path | None, as_json: bool) -> None
 @data_dir_option
 @json_option
 def resume(*, subscription_id: str, data_dir: Path | None, as_json: bool) -> None:
-    """Resume a paused or disabled subscription."""
+    """Resume a paused or disabled subscription.
+
+    Prints the replay that sends the events which were accepted meanwhile.
+    """
+    since = ask(data_dir, lambda db: inactive_since(db, subscription_id))
     _switch(subscription_id, data_dir, "active", as_json=as_json)
+    if since is not None and not as_json:
+        # From then on, and not from the beginning: it may have had reasons to begin when it did.
+        instant = since.astimezone(UTC).isoformat()
+        line = f"what came meanwhile: penstock replay start {subscription_id} --from {instant}"
+        click.echo(line, err=True)
 
 
 @click.command()
@@ -113,9 +127,6 @@ def _switch(
         print_subscription(changed, as_json=True)
     else:
         click.echo(f"subscription {changed.id} is {changed.state}")
-        if state == "active":
-            line = f"what came meanwhile: penstock replay start {changed.id}"
-            click.echo(line, err=True)
 
 
 def _change(subscription_id: str, data_dir: Path | None, changes: dict[str, Any]) -> Subscription:
