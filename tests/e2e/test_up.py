@@ -63,6 +63,18 @@ def test_a_given_admin_key_is_used_and_never_printed(folder: Path) -> None:
     assert not any(key in line or "psk_" in line for line in up.lines)
 
 
+def test_the_password_of_the_database_is_never_printed(folder: Path) -> None:
+    with penstock(*UP, folder=folder, environment={"PENSTOCK_LOG_LEVEL": "debug"}) as up:
+        up.wait_for(r"database +\S+")
+        password = (folder / ".penstock" / "pgpass").read_text().rpartition(":")[2].strip()
+        with penstock("doctor", folder=folder) as doctor:
+            assert doctor.wait() == 0
+        assert up.stop() == 0
+
+    assert password
+    assert not any(password in line for line in (*up.lines, *doctor.lines))
+
+
 @pytest.mark.covers("B58")
 async def test_sigterm_finishes_what_is_in_flight_and_leaves_the_rest(
     folder: Path, gate: Callable[[int], Path]

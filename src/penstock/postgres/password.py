@@ -30,7 +30,8 @@ def ensure_passfile(path: Path) -> None:
     It belongs to the owner of the folder, who may be another than root. Raises BadSetting.
     """
     try:
-        if not path.exists():
+        # Empty after a power cut: it is not synced, because the next start can make another.
+        if not path.exists() or path.stat().st_size == 0:
             line = f"*:*:*:postgres:{secrets.token_urlsafe(PASSWORD_BYTES)}\n"
             owner = path.parent.stat()
             replace_private(path, line, account=Account(uid=owner.st_uid, gid=owner.st_gid))
@@ -91,6 +92,4 @@ def replace_private(path: Path, text: str, *, account: Account | None) -> None:
         if account is not None and os.geteuid() == 0:
             os.fchown(descriptor, account.uid, account.gid)
         file.write(text)
-        file.flush()
-        os.fsync(descriptor)
     draft.rename(path)

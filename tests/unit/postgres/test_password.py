@@ -138,12 +138,15 @@ async def test_commands_reach_a_server_that_an_earlier_release_runs(tmp_path: Pa
         await (await connect(found)).close()
 
 
-async def test_a_lost_passfile_is_made_anew(tmp_path: Path) -> None:
-    """Whoever owns the folder may always come in."""
+@pytest.mark.parametrize("is_empty", [False, True], ids=["missing", "empty"])
+async def test_a_lost_passfile_is_made_anew(tmp_path: Path, *, is_empty: bool) -> None:
+    """Whoever owns the folder may always come in; a power cut may leave the file empty."""
     with running(tmp_path) as server:
         await write(server.dsn, 1)
     lost = server.cluster.passfile.read_text()
     server.cluster.passfile.unlink()
+    if is_empty:
+        server.cluster.passfile.touch()
 
     with running(tmp_path) as server:
         assert await read(server.dsn) == [1]
@@ -173,7 +176,7 @@ async def test_rules_that_were_changed_are_written_again(tmp_path: Path) -> None
         assert "password" in await refusal_of(server)
 
 
-@pytest.mark.parametrize("text", ["", "*:*:*:postgres:\n", "*:*:*:postgres:a'b\n", "a\nb\n"])
+@pytest.mark.parametrize("text", ["\n", "*:*:*:postgres:\n", "*:*:*:postgres:a'b\n", "a\nb\n"])
 def test_a_file_that_is_no_passfile_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
     (tmp_path / "pgpass").write_text(text)
 
