@@ -14,6 +14,7 @@ import pytest
 from penstock.postgres.pool import connect as connect_to_database
 from tests.e2e.command import Command, penstock
 from tests.ports import free_port
+from tests.web.scene import flood
 
 SERVE = ("serve", "--port", "0")
 KEY = "a-key-from-the-vault"
@@ -122,3 +123,18 @@ def test_running_out_of_descriptors_is_logged_and_counted(dsn: str, folder: Path
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
         assert metric(url, "http_accept_failures_total") >= 1
+
+
+async def test_endless_headers_and_bodies_are_refused_on_the_loop_of_production(
+    dsn: str, folder: Path
+) -> None:
+    """Other tests serve on asyncio's own loop; uvloop reads and writes in another order."""
+    header = b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: "
+    body = b"POST /items HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n"
+    with serving(dsn, folder) as (_, url):
+        answers = [await flood(url, start, b"x" * 65_536) for start in (header, body)]
+
+    (refused, header_bytes), (unauthenticated, body_bytes) = answers
+    assert refused.startswith(b"HTTP/1.1 431 ")
+    assert unauthenticated.startswith(b"HTTP/1.1 401 ")
+    assert max(header_bytes, body_bytes) < 32 * 1024 * 1024

@@ -85,6 +85,8 @@ class CorkedTransport:
 
     def close(self) -> None:
         self._flush()
+        if self.is_closing():
+            return
         if not self._lingers():
             self._transport.close()
             return

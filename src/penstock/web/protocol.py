@@ -96,8 +96,7 @@ class Protocol(HttpToolsProtocol):
         if self._is_answering():
             self.cycle.keep_alive = False
         else:
-            self._may_linger = False
-            self.transport.close()
+            self._end()
 
     def data_received(self, data: bytes) -> None:
         """Parse what has arrived, or drop it if the connection is about to end."""
@@ -126,8 +125,8 @@ class Protocol(HttpToolsProtocol):
         else:
             if self._unparsed_bytes > HEAD_BYTES_MAX:
                 self._refuse(HEAD_TOO_LARGE)
-            else:
-                self._discard(0)
+            elif self._unread_bytes > UNREAD_BYTES_MAX:
+                self._end()
 
     def on_message_begin(self) -> None:
         """Begin a head."""
@@ -305,8 +304,12 @@ class Protocol(HttpToolsProtocol):
     def _discard(self, count: int) -> None:
         self._unread_bytes += count
         if self._unread_bytes > UNREAD_BYTES_MAX:
-            self._is_discarding = True
-            self.transport.abort()
+            self._end()
+
+    def _end(self) -> None:
+        """Close without reading on; what is written is sent first."""
+        self._may_linger = False
+        self.transport.close()
 
 
 class _Flow(FlowControl):
