@@ -447,14 +447,14 @@ async def disable(tenant: Tenant, subscribed: Subscribed) -> None:
 
 
 @pytest.mark.covers("B42")
-async def test_an_endpoint_that_may_not_be_reached_any_more_fails_the_event(
+async def test_a_url_that_can_no_longer_be_sent_to_fails_the_event(
     own: Tenant, clock: FakeClock
 ) -> None:
-    """What was allowed when it was stored may be forbidden now, and no retry helps."""
+    """What was sound when it was stored may be refused now, by every process."""
     await own.subscribe()
     event = await own.send()
     await own.penstock.pool.execute(
-        "UPDATE penstock.webhook_subscription SET url = 'http://10.0.0.1/', version = version + 1"
+        "UPDATE penstock.webhook_subscription SET url = 'ftp://127.0.0.1/', version = version + 1"
     )
 
     await run_due(own.penstock, clock)

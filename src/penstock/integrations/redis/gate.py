@@ -2,8 +2,7 @@
 
 Each decision is one atomic step on the server, by the server's clock. The keys are `sem:<key>`
 (permits by expiry), `breaker:<key>`, `rate:<key>` and `cooldown:<key>`, all with a time to live.
-Raises RedisUnavailable, which `fallback` handles. Permits that could not be returned are
-remembered, and returned as soon as Redis answers.
+Raises RedisUnavailable, which `fallback` handles; what it could not return, it returns later.
 """
 
 import asyncio
@@ -321,7 +320,7 @@ def _script_numbers(rules: Rules) -> tuple[int, ...]:
 
 
 def _is_foreign_key(failure: Exception) -> bool:
-    """Return whether another program uses the key, so that no permit of ours is in it."""
+    """Return whether another program uses the key, so that it holds no permits."""
     return str(failure).startswith("WRONGTYPE")
 
 

@@ -44,7 +44,12 @@ AS $$
         CASE WHEN known.state = 'cancelled' THEN 'cancelled' ELSE coalesce(tried.last_error, place.reason) END,
         tried.delivered_at, tried.changed_at, place.subscription_no
     FROM place
-    JOIN penstock.webhook_subscription AS subscription USING (subscription_no)
+    -- Looked up one by one: with a join the planner may scan all subscriptions.
+    CROSS JOIN LATERAL (
+        SELECT s.subscription_id FROM penstock.webhook_subscription AS s
+        WHERE s.subscription_no = place.subscription_no
+        LIMIT 1
+    ) AS subscription
     CROSS JOIN LATERAL (
         SELECT coalesce(
             place.state,
