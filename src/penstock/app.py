@@ -24,6 +24,7 @@ from penstock.contract.conflicts import check_runtimes
 from penstock.contract.http import Endpoint
 from penstock.contract.resources import choose_vault
 from penstock.kernel import enqueue as kernel_enqueue
+from penstock.kernel.blocking import in_threads
 from penstock.kernel.item import Accepted, Item, NewItem, Outcome, Retry
 from penstock.kernel.kind import TIMEOUT, AnyKind, Kind
 from penstock.kernel.lane import FIELDS, Lane, create_lane
@@ -35,7 +36,7 @@ from penstock.postgres.migrate import check, migrate
 from penstock.postgres.pool import Connection, Pool, keep_trying, open_pool
 
 T = TypeVar("T")
-Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 @dataclass(slots=True)
@@ -79,9 +80,10 @@ class Penstock:
     ) -> Callable[[Handler], Handler]:
         """Register a handler of a lane: `async def handle(item: Item[T]) -> Outcome | None`.
 
-        A handler that takes `list[Item[T]]` gets whole batches and returns their outcomes. The
-        annotation says what payloads are decoded to. `policy` is what the lane starts with; once
-        the lane exists, only its row counts.
+        A handler that takes `list[Item[T]]` gets whole batches and returns their outcomes. A plain
+        `def` runs in a thread, and its attempt ends when the thread has ended. The annotation says
+        what payloads are decoded to. `policy` is what the lane starts with; once the lane exists,
+        only its row counts.
         """
 
         def register(handle: Handler) -> Handler:
@@ -110,7 +112,7 @@ class Penstock:
     def _add(self, kind: AnyKind, policy: Mapping[str, Any]) -> None:
         if kind.lane in self.kinds:
             raise InvalidInput("lane", f"{kind.lane!r} has a handler already")
-        self.kinds[kind.lane] = kind
+        self.kinds[kind.lane] = in_threads(kind)
         self._policies[kind.lane] = policy
 
     # -------------------------------------------------------------------------------- enqueue

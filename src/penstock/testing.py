@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 
 from penstock.app import Penstock
 from penstock.base.clock import FakeClock
-from penstock.base.watchdog import Watchdog
+from penstock.base.log import Logger
 from penstock.kernel.claim import Claimed, Cursor, Lease, SlotRange, claim
-from penstock.kernel.execute import execute, execute_many
+from penstock.kernel.execute import execute, execute_many, watchdog_of
 from penstock.kernel.history import with_history
 from penstock.kernel.item import Dead, Ending, ItemId, Outcome, Returned
 from penstock.kernel.kind import AnyKind
@@ -108,11 +108,13 @@ async def _run_round(app: Penstock, now: datetime) -> _Round:
         await promote_vacated(db)
         await continue_replays(db, now=now)
         for kind in app.kinds.values():
-            await _run_batch(db, kind, current, now=now)
+            await _run_batch(db, kind, current, log=app.log, now=now)
     return current
 
 
-async def _run_batch(db: Connection, kind: AnyKind, current: _Round, *, now: datetime) -> None:
+async def _run_batch(
+    db: Connection, kind: AnyKind, current: _Round, *, log: Logger, now: datetime
+) -> None:
     lane = await read_lane(db, kind.lane)
     found = await claim(
         db,
@@ -127,7 +129,7 @@ async def _run_batch(db: Connection, kind: AnyKind, current: _Round, *, now: dat
         found = await with_history(db, found)
         if kind.preload is not None:
             found = await preload(db, found, kind)
-        ended = [Ended(*each, 0) for each in await _endings(found, kind, now=now)]
+        ended = [Ended(*each, 0) for each in await _endings(found, kind, log=log, now=now)]
         async with db.transaction():
             await settle(db, lane, found, ended=ended, closes=True, now=now)
         for claimed, ending in ((each.claimed, each.ending) for each in ended):
@@ -141,11 +143,13 @@ async def _run_batch(db: Connection, kind: AnyKind, current: _Round, *, now: dat
         current.next_at.append(now + _to_microsecond(found))
 
 
-async def _endings(lease: Lease, kind: AnyKind, *, now: datetime) -> list[tuple[Claimed, Ending]]:
+async def _endings(
+    lease: Lease, kind: AnyKind, *, log: Logger, now: datetime
+) -> list[tuple[Claimed, Ending]]:
     """Run the items that may start now; return those that were claimed ahead of their start."""
     endings = {claimed.id: _refusal(claimed, now=now) for claimed in lease.items}
     startable = [claimed for claimed in lease.items if endings[claimed.id] is None]
-    guard = Watchdog(kind.timeout).guard()
+    guard = watchdog_of(kind, log).guard()
     if kind.handle_many is not None:
         outcomes = await execute_many(startable, kind, lease.token, guard=guard, fence=VALID)
     else:

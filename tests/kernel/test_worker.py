@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from penstock import Dead, Done, Hold, Item, Retry
+from penstock.base.log import get_logger
 from penstock.base.settings import Settings
 from penstock.kernel.claim import REWIND_INTERVAL, REWIND_SHARE, Lease
 from penstock.kernel.enqueue import enqueue, enqueue_many
@@ -584,6 +585,7 @@ async def test_an_item_that_is_late_for_its_slot_is_returned(
         lane=replace(lane, rate=rate, burst=burst),
         leases=HeldLeases(),
         fence=LeaseFence(pool),
+        log=get_logger(),
         on_free=lambda: None,
         on_ended=lambda: None,
     )
@@ -607,6 +609,7 @@ async def test_starts_are_spread_over_the_jitter_window(pool: Pool, lane: Lane) 
         lane=lane,
         leases=HeldLeases(),
         fence=LeaseFence(pool),
+        log=get_logger(),
         on_free=lambda: None,
         on_ended=lambda: None,
     )

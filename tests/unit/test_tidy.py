@@ -47,6 +47,7 @@ PHRASES_BANNED = (
 MAY_CREATE_TASKS = {"base/aio.py"}
 MAY_CATCH_EVERYTHING = {
     "base/aio.py",
+    "base/threads.py",
     "integrations/kafka/dead_topic.py",
     "kernel/execute.py",
 }

@@ -21,7 +21,7 @@ REDACTED = "[redacted]"
 LOGGABLE = frozenset(
     {
         "address", "app", "attempt", "channel", "code", "data_dir", "enabled", "error",
-        "event", "extra", "folder", "group", "host", "lane", "level", "method", "metric",
+        "event", "extra", "folder", "group", "handler", "host", "lane", "level", "method", "metric",
         "migration", "name", "offset", "outcome", "owner", "partition", "pid", "port", "reason",
         "route", "setting", "signal", "state", "status", "task", "timestamp", "topic", "try", "url",
         "version", "where", "worker",

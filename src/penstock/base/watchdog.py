@@ -4,6 +4,7 @@
 """
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from time import monotonic
 from types import TracebackType
@@ -14,10 +15,15 @@ CHECK_INTERVAL_MIN = timedelta(milliseconds=5)
 
 
 class Watchdog:
-    """Checks the guards of one kind of work, all with the same timeout."""
+    """Checks the guards of one kind of work, all with the same timeout.
 
-    def __init__(self, limit: timedelta) -> None:
+    Work that exceeds it is cancelled. With `on_over`, for work that cannot be cancelled, it goes
+    on: `on_over` is called at the timeout, and the guard raises when the work has ended.
+    """
+
+    def __init__(self, limit: timedelta, *, on_over: Callable[[], None] | None = None) -> None:
         self.limit = limit.total_seconds()
+        self.on_over = on_over
         self._interval = max(limit / CHECKS_PER_TIMEOUT, CHECK_INTERVAL_MIN).total_seconds()
         self._guards: set[Guard] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -50,7 +56,7 @@ class Watchdog:
 class Guard:
     """The timeout of one task, reusable: `with guard: await work`.
 
-    Raises TimeoutError in the block after the timeout. Belongs to the task that created it.
+    Work that exceeds the timeout ends with TimeoutError. Belongs to the task that created it.
     """
 
     __slots__ = ("_ends_at", "_is_over", "_task", "_watchdog")
@@ -75,11 +81,18 @@ class Guard:
         if self._is_over:
             self._is_over = False
             # The task may also have been cancelled from outside; that cancellation must go on.
-            if self._task.uncancel() == 0 and kind is asyncio.CancelledError:
+            if self._watchdog.on_over is not None:
+                has_ended = kind is None or issubclass(kind, Exception)
+            else:
+                has_ended = self._task.uncancel() == 0 and kind is asyncio.CancelledError
+            if has_ended:
                 raise TimeoutError from failure
 
     def check(self, now: float) -> None:
-        """Cancel the work after its timeout."""
+        """Cancel the work after its timeout, or report it."""
         if now >= self._ends_at and not self._is_over:
             self._is_over = True
-            self._task.cancel()
+            if self._watchdog.on_over is not None:
+                self._watchdog.on_over()
+            else:
+                self._task.cancel()

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.base.log import describe
-from penstock.base.watchdog import Guard
+from penstock.base.log import Logger, describe
+from penstock.base.watchdog import Guard, Watchdog
 from penstock.kernel.claim import Claimed
 from penstock.kernel.item import DONE, Dead, Done, Fence, Hold, Item, Outcome, Retry, Snooze
 from penstock.kernel.kind import AnyKind
@@ -17,6 +17,18 @@ OUTCOMES = (
     Hold,
     Dead,
 )  # A constant: a union would be created for every attempt.
+
+
+def watchdog_of(kind: AnyKind, log: Logger) -> Watchdog:
+    """Return the watchdog of a kind's handlers; a plain function is waited for and reported."""
+    if not kind.is_blocking:
+        return Watchdog(kind.timeout)
+    line = {"lane": kind.lane, "handler": kind.handler_name}
+    seconds = kind.timeout.total_seconds()
+    return Watchdog(
+        kind.timeout,
+        on_over=lambda: log.warning("handler.overdue", timeout_seconds=seconds, **line),
+    )
 
 
 def to_item(

@@ -16,9 +16,11 @@ from msgspec.structs import replace
 
 from penstock.base.aio import TIMER_ROUNDING, spawn
 from penstock.base.clock import boot_seconds, suspended_seconds
+from penstock.base.log import Logger
 from penstock.base.watchdog import Guard, Watchdog
+from penstock.kernel.blocking import StillRunning
 from penstock.kernel.claim import Claimed, Lease
-from penstock.kernel.execute import execute, execute_many
+from penstock.kernel.execute import execute, execute_many, watchdog_of
 from penstock.kernel.fence import LeaseFence
 from penstock.kernel.item import Dead, Ending, Returned
 from penstock.kernel.kind import AnyKind
@@ -53,6 +55,7 @@ class Executor:
     lane: Lane
     leases: HeldLeases
     fence: LeaseFence
+    log: Logger
     on_free: Callable[[], None]
     on_ended: Callable[[], None]
     is_stopping: bool = False
@@ -70,7 +73,7 @@ class Executor:
     _unknown: Ending = field(init=False)
 
     def __post_init__(self) -> None:
-        self._watchdog = Watchdog(self.kind.timeout)
+        self._watchdog = watchdog_of(self.kind, self.log)
         self._unknown = self.kind.when_unknown("the worker stopped before the handler had ended")
 
     def on_hand(self) -> int:
@@ -175,13 +178,17 @@ class Executor:
         if refusal is not None:
             self._end(held, claimed, refusal, began_at=began_at)
             return
-        ending = self._unknown
         try:
             ending = await execute(
                 claimed, self.kind, held.lease.token, guard=guard, fence=self.fence
             )
-        finally:
-            self._end(held, claimed, ending, began_at=began_at)
+        except StillRunning as cancelled:
+            self._leave_thread(held, [claimed], cancelled.thread, began_at=began_at)
+            raise
+        except BaseException:
+            self._end(held, claimed, self._unknown, began_at=began_at)
+            raise
+        self._end(held, claimed, ending, began_at=began_at)
 
     async def _run_many(self, held: HeldLease, first: Claimed, guard: Guard) -> None:
         """Run a batch handler on all items of the lease that may start together with the first."""
@@ -204,10 +211,42 @@ class Executor:
                 wanted, self.kind, held.lease.token, guard=guard, fence=self.fence
             )
             endings |= {item.id: outcome for item, outcome in zip(wanted, outcomes, strict=True)}
+        except StillRunning as cancelled:
+            self._leave_thread(held, wanted, cancelled.thread, began_at=began_at)
+            batch = [claimed for claimed in batch if refusals[claimed.id] is not None]
+            raise
         finally:
             for claimed in batch:
                 ending = refusals[claimed.id] or endings[claimed.id]
                 self._end(held, claimed, ending, began_at=began_at)
+
+    def _leave_thread(
+        self,
+        held: HeldLease,
+        batch: Sequence[Claimed],
+        thread: asyncio.Future[object],
+        *,
+        began_at: float,
+    ) -> None:
+        """Decide about items whose task is cancelled while the thread of their handler runs."""
+        if not self.is_stopping:
+            # The lane is restarted after a failure and still renews the lease.
+            def end(_: object) -> None:
+                for claimed in batch:
+                    self._end(held, claimed, self._unknown, began_at=began_at)
+
+            thread.add_done_callback(end)
+            return
+        # Settled now, the items could run elsewhere beside this thread. The lease expires by itself
+        # after the process, and the thread with it, has ended.
+        self.leases.abandon(held, len(batch))
+        self.log.warning(
+            "handler.abandoned",
+            lane=self.lane.name,
+            handler=self.kind.handler_name,
+            item_count=len(batch),
+        )
+        self.on_ended()
 
     async def _mark_started(self, held: HeldLease, batch: Sequence[Claimed]) -> None:
         """Commit that items are about to start; if that fails, none of the lease starts any more.

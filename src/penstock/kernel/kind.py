@@ -26,6 +26,8 @@ class Kind(Generic[P]):
 
     `preload` gets all items of a claim and returns one value for each, which the handlers receive
     as payload: one query for hundreds of items. If it raises, the items are returned unstarted.
+
+    `is_blocking` is set for a plain function that runs in threads, which cannot be cancelled.
     """
 
     lane: str
@@ -35,9 +37,16 @@ class Kind(Generic[P]):
     preload: Preload | None = None
     timeout: timedelta = TIMEOUT
     when_unknown: Callable[[str], Outcome] = field(default=Retry)
+    is_blocking: bool = False
 
     def __post_init__(self) -> None:
         assert (self.handle is None) != (self.handle_many is None)
+
+    @property
+    def handler_name(self) -> str:
+        """The name of the handler, for log lines."""
+        handler = self.handle or self.handle_many
+        return getattr(handler, "__qualname__", type(handler).__qualname__)
 
 
 AnyKind: TypeAlias = Kind[Any]

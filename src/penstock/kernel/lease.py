@@ -24,6 +24,7 @@ class HeldLease:
     _unsettled: int
     _ended: list[Ended] = field(default_factory=list)
     _ended_first_at: float = 0.0
+    _abandoned: int = 0
     _is_lost: bool = False
 
     def end(self, ended: Ended, now: float) -> bool:
@@ -64,7 +65,15 @@ class HeldLease:
     def mark_settled(self, count: int) -> bool:
         """Note that so many taken items are settled; return whether nothing is left."""
         self._unsettled -= count
-        return self._unsettled == 0
+        return self._unsettled == self._abandoned
+
+    def abandon(self, count: int) -> bool:
+        """Note that so many items are left to the lease's expiry; return whether nothing else is.
+
+        They stay unsettled, so that settling the others does not close the lease.
+        """
+        self._abandoned += count
+        return self._unsettled == self._abandoned
 
     def renew(self, now: float) -> None:
         """Note that the lease was renewed by a statement sent at `now`, on the boot clock."""
@@ -143,6 +152,11 @@ class HeldLeases:
         """Note that a batch is settled; a lease with nothing left is no longer held."""
         if batch.held.mark_settled(len(batch.ended)):
             del self._by_token[batch.held.lease.token]
+
+    def abandon(self, held: HeldLease, count: int) -> None:
+        """Leave items that cannot end here to the expiry of their lease."""
+        if held.abandon(count):
+            del self._by_token[held.lease.token]
 
     def to_renew(self, after: timedelta, *, now: float) -> dict[int, HeldLease]:
         """Return the leases that were claimed or renewed longer ago than `after`, by token.

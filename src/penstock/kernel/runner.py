@@ -7,7 +7,7 @@ of a third run: one loop for both left either the server or the handlers idle.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from time import monotonic
 
@@ -15,6 +15,7 @@ from penstock.base.aio import spawn
 from penstock.base.log import Logger
 from penstock.base.meter import Meter
 from penstock.kernel import metrics
+from penstock.kernel.blocking import THREADS_MAX
 from penstock.kernel.claim import Cursor, Lease, SlotRange, claim
 from penstock.kernel.executor import RETURNED, Executor
 from penstock.kernel.fence import LeaseFence
@@ -64,11 +65,13 @@ class LaneRunner:
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def __post_init__(self) -> None:
+        self.lane = self._limited(self.lane)
         self.executor = Executor(
             kind=self.kind,
             lane=self.lane,
             leases=self.leases,
             fence=LeaseFence(self.pool),
+            log=self.log,
             on_free=self._freed,
             on_ended=self._settles.now,
         )
@@ -90,11 +93,17 @@ class LaneRunner:
 
         `is_behind`: the cursor was past that item, so only a rewind finds it.
         """
-        self.lane = self.executor.lane = lane
+        self.lane = self.executor.lane = self._limited(lane)
         if is_behind:
             self.cursor.rewind()
         if due_in is not None:
             self.wake.within(due_in)
+
+    def _limited(self, lane: Lane) -> Lane:
+        """Return the lane with no more concurrency than a plain function has threads."""
+        if not self.kind.is_blocking or lane.concurrency <= THREADS_MAX:
+            return lane
+        return replace(lane, concurrency=THREADS_MAX)
 
     def stop(self, *, grace: timedelta) -> None:
         """Stop claiming, return the items that have not started; the others may run for `grace`."""
