@@ -28,6 +28,7 @@ from penstock.kernel.blocking import in_threads
 from penstock.kernel.item import Accepted, Item, NewItem, Outcome, Retry
 from penstock.kernel.kind import TIMEOUT, AnyKind, Kind
 from penstock.kernel.lane import FIELDS, Lane, create_lane
+from penstock.kernel.payload import check_type
 from penstock.kernel.sweep import sweep_forever
 from penstock.kernel.worker import Worker
 from penstock.postgres.clock import DatabaseClock
@@ -112,6 +113,7 @@ class Penstock:
     def _add(self, kind: AnyKind, policy: Mapping[str, Any]) -> None:
         if kind.lane in self.kinds:
             raise InvalidInput("lane", f"{kind.lane!r} has a handler already")
+        check_type(kind.payload_type)
         self.kinds[kind.lane] = in_threads(kind)
         self._policies[kind.lane] = policy
 
