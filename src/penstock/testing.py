@@ -11,6 +11,7 @@ from penstock.base.clock import FakeClock
 from penstock.base.log import Logger
 from penstock.kernel.claim import Claimed, Cursor, Lease, SlotRange, claim
 from penstock.kernel.execute import execute, execute_many, watchdog_of
+from penstock.kernel.failures import FailureLog
 from penstock.kernel.history import with_history
 from penstock.kernel.item import Dead, Ending, ItemId, Outcome, Returned
 from penstock.kernel.kind import AnyKind
@@ -149,12 +150,15 @@ async def _endings(
     """Run the items that may start now; return those that were claimed ahead of their start."""
     endings = {claimed.id: _refusal(claimed, now=now) for claimed in lease.items}
     startable = [claimed for claimed in lease.items if endings[claimed.id] is None]
-    guard = watchdog_of(kind, log).guard()
+    guard, failures = watchdog_of(kind, log).guard(), FailureLog(log, kind)
     if kind.handle_many is not None:
-        outcomes = await execute_many(startable, kind, lease.token, guard=guard, fence=VALID)
+        outcomes = await execute_many(
+            startable, kind, lease.token, guard=guard, fence=VALID, failures=failures
+        )
     else:
         outcomes = [
-            await execute(each, kind, lease.token, guard=guard, fence=VALID) for each in startable
+            await execute(each, kind, lease.token, guard=guard, fence=VALID, failures=failures)
+            for each in startable
         ]
     made = {claimed.id: outcome for claimed, outcome in zip(startable, outcomes, strict=True)}
     return [(claimed, endings[claimed.id] or made[claimed.id]) for claimed in lease.items]

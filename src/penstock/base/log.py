@@ -6,8 +6,10 @@ printed as `[redacted]`, so that a missing key is noticed and no secret is logge
 
 import logging
 import sys
-from collections.abc import Collection
+import traceback
+from collections.abc import Collection, Iterator
 from contextvars import ContextVar
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO, cast
 
@@ -17,14 +19,17 @@ from structlog.typing import EventDict, Processor
 from penstock.base.errors import PenstockError
 
 REDACTED = "[redacted]"
+MESSAGE_LENGTH_MAX = 200  # A line on a wide screen.
+CAUSES_MAX = 5  # A chain of exceptions may have a cycle.
+FRAMES_MAX = 30  # The innermost ones: recursion has a thousand.
 
 LOGGABLE = frozenset(
     {
         "address", "app", "attempt", "channel", "code", "data_dir", "enabled", "error",
-        "event", "extra", "folder", "group", "handler", "host", "lane", "level", "method", "metric",
-        "migration", "name", "offset", "outcome", "owner", "partition", "pid", "port", "reason",
-        "route", "setting", "signal", "state", "status", "task", "timestamp", "topic", "try", "url",
-        "version", "where", "worker",
+        "event", "exception", "extra", "folder", "group", "handler", "host", "lane", "level",
+        "message", "method", "metric", "migration", "name", "offset", "outcome", "owner",
+        "partition", "pid", "port", "reason", "route", "setting", "signal", "state", "status",
+        "task", "timestamp", "topic", "try", "url", "version", "where", "worker",
     }
 )  # fmt: skip
 
@@ -80,6 +85,12 @@ def get_logger(**values: Any) -> Logger:
     return cast("Logger", structlog.get_logger(**values))
 
 
+def logs_debug(log: Logger) -> bool:
+    """Return whether lines at debug are written; true for a logger that does not say."""
+    is_enabled_for = getattr(log.bind(), "is_enabled_for", None)
+    return is_enabled_for is None or is_enabled_for(logging.DEBUG)
+
+
 def describe(failure: BaseException) -> dict[str, str]:
     """Return what may be logged of an exception: class, place, and the message of a PenstockError.
 
@@ -92,6 +103,33 @@ def describe(failure: BaseException) -> dict[str, str]:
         group = cast("BaseExceptionGroup[BaseException]", failure)
         shown["reason"] = ", ".join(type(inner).__qualname__ for inner in group.exceptions)
     return shown
+
+
+def traceback_of(failure: BaseException) -> str:
+    """Return the traceback of an exception and of its causes, without their messages."""
+    return "\n".join(_trace_lines(failure))
+
+
+def _trace_lines(failure: BaseException) -> Iterator[str]:
+    cause: BaseException | None = failure
+    for depth in range(CAUSES_MAX):
+        if cause is None:
+            return
+        yield f"{'caused by ' if depth else ''}{type(cause).__qualname__}"
+        frames = traceback.extract_tb(cause.__traceback__)
+        # The frames that lead from the worker to the handler are the same in every traceback.
+        shown = list(dropwhile(lambda frame: frame.filename.startswith(_PACKAGE), frames)) or frames
+        yield from "".join(traceback.format_list(shown[-FRAMES_MAX:])).splitlines()
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+def first_line(failure: BaseException) -> str:
+    """Return the first line of an exception's message, cut to a length that a log line can have."""
+    lines = str(failure).splitlines()
+    return lines[0][:MESSAGE_LENGTH_MAX] if lines else ""
 
 
 def _place(failure: BaseException) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from penstock.base.log import Logger, describe
 from penstock.base.watchdog import Guard, Watchdog
 from penstock.kernel.claim import Claimed
+from penstock.kernel.failures import FailureLog
 from penstock.kernel.item import DONE, Dead, Done, Fence, Hold, Item, Outcome, Retry, Snooze
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.payload import UNDECODABLE, decoder
@@ -57,7 +58,13 @@ def _payload(claimed: Claimed, kind: AnyKind) -> object:
 
 
 async def execute(
-    claimed: Claimed, kind: AnyKind, token: int, *, guard: Guard, fence: Fence
+    claimed: Claimed,
+    kind: AnyKind,
+    token: int,
+    *,
+    guard: Guard,
+    fence: Fence,
+    failures: FailureLog,
 ) -> Outcome:
     """Return the outcome of one attempt; a handler's failure is an outcome, not an exception.
 
@@ -75,11 +82,18 @@ async def execute(
         return kind.when_unknown("timed out")
     except Exception as failure:  # noqa: BLE001
         # A handler may raise anything: that costs an attempt, never the worker.
+        failures.add(failure, claimed.id)
         return kind.when_unknown(_reason(failure))
 
 
 async def execute_many(
-    batch: Sequence[Claimed], kind: AnyKind, token: int, *, guard: Guard, fence: Fence
+    batch: Sequence[Claimed],
+    kind: AnyKind,
+    token: int,
+    *,
+    guard: Guard,
+    fence: Fence,
+    failures: FailureLog,
 ) -> list[Outcome]:
     """Return the outcomes of a batch handler, one per item in their order."""
     assert kind.handle_many is not None
@@ -90,12 +104,15 @@ async def execute_many(
             items.append(to_item(claimed, kind, token, fence=fence))
         except UNDECODABLE as refused:
             outcomes[claimed.id] = Dead(f"payload: {refused}")
-    for item, outcome in zip(items, await _handle_many(items, kind, guard), strict=True):
+    given = await _handle_many(items, kind, guard=guard, failures=failures)
+    for item, outcome in zip(items, given, strict=True):
         outcomes[item.id] = outcome
     return [outcomes[claimed.id] for claimed in batch]
 
 
-async def _handle_many(items: list[Item[Any]], kind: AnyKind, guard: Guard) -> list[Outcome]:
+async def _handle_many(
+    items: list[Item[Any]], kind: AnyKind, *, guard: Guard, failures: FailureLog
+) -> list[Outcome]:
     assert kind.handle_many is not None
     if not items:
         return []
@@ -105,6 +122,7 @@ async def _handle_many(items: list[Item[Any]], kind: AnyKind, guard: Guard) -> l
     except TimeoutError:
         return [kind.when_unknown("timed out")] * len(items)
     except Exception as failure:  # noqa: BLE001  As in `execute`.
+        failures.add(failure, items[0].id)
         return [kind.when_unknown(_reason(failure))] * len(items)
     if len(given) != len(items):
         reason = f"the handler returned {len(given)} outcomes for {len(items)} items"

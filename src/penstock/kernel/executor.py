@@ -21,6 +21,7 @@ from penstock.base.watchdog import Guard, Watchdog
 from penstock.kernel.blocking import StillRunning
 from penstock.kernel.claim import Claimed, Lease
 from penstock.kernel.execute import execute, execute_many, watchdog_of
+from penstock.kernel.failures import FailureLog
 from penstock.kernel.fence import LeaseFence
 from penstock.kernel.item import Dead, Ending, Returned
 from penstock.kernel.kind import AnyKind
@@ -70,10 +71,12 @@ class Executor:
     _stopped: asyncio.Event = field(default_factory=asyncio.Event)
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _watchdog: Watchdog = field(init=False)
+    _failures: FailureLog = field(init=False)
     _unknown: Ending = field(init=False)
 
     def __post_init__(self) -> None:
         self._watchdog = watchdog_of(self.kind, self.log)
+        self._failures = FailureLog(self.log, self.kind)
         self._unknown = self.kind.when_unknown("the worker stopped before the handler had ended")
 
     def on_hand(self) -> int:
@@ -180,7 +183,12 @@ class Executor:
             return
         try:
             ending = await execute(
-                claimed, self.kind, held.lease.token, guard=guard, fence=self.fence
+                claimed,
+                self.kind,
+                held.lease.token,
+                guard=guard,
+                fence=self.fence,
+                failures=self._failures,
             )
         except StillRunning as cancelled:
             self._leave_thread(held, [claimed], cancelled.thread, began_at=began_at)
@@ -208,7 +216,12 @@ class Executor:
         endings = {claimed.id: self._unknown for claimed in wanted}
         try:
             outcomes = await execute_many(
-                wanted, self.kind, held.lease.token, guard=guard, fence=self.fence
+                wanted,
+                self.kind,
+                held.lease.token,
+                guard=guard,
+                fence=self.fence,
+                failures=self._failures,
             )
             endings |= {item.id: outcome for item, outcome in zip(wanted, outcomes, strict=True)}
         except StillRunning as cancelled:

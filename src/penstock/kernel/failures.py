@@ -1,0 +1,52 @@
+"""Log what handlers raise: each failure at debug, and one of each kind per minute at warning.
+
+A lane whose every item fails must not fill the log, and a new kind of failure must be seen at once.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from time import monotonic
+
+from penstock.base.log import Logger, describe, first_line, logs_debug, traceback_of
+from penstock.kernel.kind import AnyKind
+
+REPEAT_AFTER = timedelta(minutes=1)
+KINDS_MAX = 1_000  # Classes and places that are remembered; code has far fewer.
+
+
+@dataclass(slots=True)
+class FailureLog:
+    """Logs the failures of one kind's handler in this process."""
+
+    log: Logger
+    kind: AnyKind
+    now: Callable[[], float] = monotonic
+    _logged_at: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def add(self, failure: Exception, item_id: int) -> None:
+        """Log one failure. Its message is logged at debug only: it may contain secrets."""
+        shown = describe(failure)
+        is_due, logs_all = self._is_due((shown["error"], shown["where"])), logs_debug(self.log)
+        if not (is_due or logs_all):
+            return  # A traceback takes longer than the rest of a failed attempt.
+        line = shown | {
+            "lane": self.kind.lane,
+            "handler": self.kind.handler_name,
+            "item_id": item_id,
+            "exception": traceback_of(failure),
+        }
+        if is_due:
+            self.log.warning("handler.failed", **line)
+        if logs_all:
+            self.log.debug("handler.failed", message=first_line(failure), **line)
+
+    def _is_due(self, seen: tuple[str, str]) -> bool:
+        now = self.now()
+        logged_at = self._logged_at.get(seen)
+        if logged_at is not None and now - logged_at < REPEAT_AFTER.total_seconds():
+            return False
+        if len(self._logged_at) >= KINDS_MAX:
+            self._logged_at.clear()
+        self._logged_at[seen] = now
+        return True
