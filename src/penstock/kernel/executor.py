@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -82,6 +83,10 @@ class Executor:
     def on_hand(self) -> int:
         """Return how many held items have not ended."""
         return len(self._waiting) + self._running
+
+    def runs_in(self, task: "asyncio.Task[Any] | None") -> bool:
+        """Return whether a task runs handlers of this lane; safe to call from any thread."""
+        return task in self._tasks
 
     def begin(self, group: asyncio.TaskGroup) -> None:
         """Continue with the held items; the tasks of an earlier group are gone."""

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from secrets import token_hex
 from time import monotonic
+from typing import Any
 
 from penstock.base.aio import alongside, spawn, supervise
 from penstock.base.clock import boot_seconds
 from penstock.base.log import Logger
+from penstock.base.loop_watch import watch_loop
 from penstock.base.meter import Meter
 from penstock.kernel import metrics
 from penstock.kernel.kind import AnyKind
@@ -32,6 +34,8 @@ POLL_INTERVAL = timedelta(seconds=1)
 SETTLE_GRACE = timedelta(seconds=5)  # A hundred times the duration of a settle.
 HEARTBEAT_SHARE = 3  # A lease is renewed after a third of its duration: two renewals may fail.
 HEARTBEAT_CHECK = timedelta(milliseconds=250)  # A quarter of the shortest lease.
+
+BLOCKED_MAX = timedelta(seconds=30)  # Of a worker without lanes; a third of it, as of a lease.
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,8 +80,9 @@ class Worker:
         if self.hears_notifications:
             watchers.append(self._listen())
         try:
-            async with alongside(*watchers):
-                await self._run_lanes(stop)
+            with watch_loop(self._blocked_limit, self._log_blocked):
+                async with alongside(*watchers):
+                    await self._run_lanes(stop)
         except TimeoutError:
             self.log.error(
                 "worker.abandoned", worker=self.name, reason="the database is unavailable"
@@ -98,6 +103,20 @@ class Worker:
             limit.reschedule(
                 asyncio.get_running_loop().time() + (self.grace + SETTLE_GRACE).total_seconds()
             )
+
+    def _blocked_limit(self) -> timedelta:
+        """Return for how long the loop may be blocked: a renewal is late then."""
+        leases = (runner.lane.lease for runner in self._runners.values())
+        return min(leases, default=BLOCKED_MAX) / HEARTBEAT_SHARE
+
+    def _log_blocked(
+        self, task: "asyncio.Task[Any] | None", blocked_seconds: float, where: str
+    ) -> None:
+        line: dict[str, Any] = {"blocked_seconds": round(blocked_seconds, 3), "where": where}
+        for runner in self._runners.values():
+            if runner.executor.runs_in(task):
+                line |= {"lane": runner.lane.name, "handler": runner.kind.handler_name}
+        self.log.warning("loop.blocked", worker=self.name, **line)
 
     async def _listen(self) -> None:
         await listen(self.dsn, CHANNEL, self._notified, on_connect=self._wake_all, log=self.log)
