@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
@@ -27,7 +27,14 @@ from penstock.kernel import enqueue as kernel_enqueue
 from penstock.kernel.blocking import in_threads
 from penstock.kernel.item import Accepted, Item, NewItem, Outcome, Retry
 from penstock.kernel.kind import TIMEOUT, AnyKind, Kind
-from penstock.kernel.lane import FIELDS, Lane, create_lane
+from penstock.kernel.lane import (
+    FIELDS,
+    Difference,
+    Lane,
+    create_lane,
+    differences,
+    list_lanes,
+)
 from penstock.kernel.payload import check_type
 from penstock.kernel.sweep import sweep_forever
 from penstock.kernel.worker import Worker
@@ -84,7 +91,7 @@ class Penstock:
         A handler that takes `list[Item[T]]` gets whole batches and returns their outcomes. A plain
         `def` runs in a thread, and its attempt ends when the thread has ended. The annotation says
         what payloads are decoded to. `policy` is what the lane starts with; once the lane exists,
-        only its row counts.
+        only its row counts, and a difference is logged when the app opens.
         """
 
         def register(handle: Handler) -> Handler:
@@ -269,6 +276,19 @@ class Penstock:
                 await check(db, packages)
             for lane in self.kinds:
                 await self.create_lane(db, lane, who="app", **self._policies.get(lane, {}))
+            for each in await self.lane_differences(db):
+                self.log.info("lane.differs", **asdict(each))
+
+    async def lane_differences(self, db: Connection) -> list[Difference]:
+        """Return where lanes differ from what their handlers declare: only the lane's row counts.
+
+        Lanes that do not exist yet are left out; those of domains are known while the app is open.
+        """
+        return [
+            each
+            for lane in await list_lanes(db)
+            for each in differences(lane, self._policies.get(lane.name, {}))
+        ]
 
     def keep_trying(self, work: Callable[[], Awaitable[T]]) -> Coroutine[Any, Any, T]:
         """Await `work()` and repeat it while the database is unavailable; it must be repeatable."""

@@ -94,6 +94,27 @@ async def test_a_paused_lane_keeps_its_items_and_resumes(cli: Cli, db: Pool) -> 
 
 
 @pytest.mark.usefixtures("lane")
+def test_lane_diff_shows_what_the_code_declares_otherwise(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decorator changes no lane that exists."""
+    (tmp_path / "declared_shop.py").write_text(
+        "from penstock import Penstock\n"
+        "app = Penstock()\n"
+        f"@app.handler({LANE!r}, rate=7)\n"
+        "async def ship(item): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    before = cli("lane", "diff", "--app", "declared_shop:app", "--json")
+    cli("lane", "set", LANE, "rate=7")
+    after = cli("lane", "diff", "--app", "declared_shop:app")
+
+    assert json.loads(before.out) == {"lane": LANE, "field": "rate", "declared": 7, "stored": None}
+    assert (after.code, after.out) == (0, "")
+
+
+@pytest.mark.usefixtures("lane")
 def test_lanes_are_listed_for_people_and_for_programs(cli: Cli) -> None:
     assert cli("lane", "list").out.splitlines()[1].startswith(LANE)
     (line,) = cli("lane", "list", "--json").out.splitlines()

@@ -25,11 +25,12 @@ FRAMES_MAX = 30  # The innermost ones: recursion has a thousand.
 
 LOGGABLE = frozenset(
     {
-        "address", "app", "attempt", "channel", "code", "data_dir", "enabled", "error",
-        "event", "exception", "extra", "folder", "group", "handler", "host", "lane", "level",
+        "address", "app", "attempt", "channel", "code", "data_dir", "declared", "enabled", "error",
+        "event", "exception", "extra", "field", "folder", "group", "handler", "host", "lane",
+        "level",
         "message", "method", "metric", "migration", "name", "offset", "outcome", "owner",
         "partition", "pid", "port", "reason", "route", "setting", "signal", "state", "status",
-        "task", "timestamp", "topic", "try", "url", "version", "where", "worker",
+        "stored", "task", "timestamp", "topic", "try", "url", "version", "where", "worker",
     }
 )  # fmt: skip
 

@@ -9,6 +9,7 @@ import click
 from penstock.app import default_policy
 from penstock.base.errors import InvalidInput
 from penstock.base.settings import settings
+from penstock.cli.load import load_app
 from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.output import json_option, print_record, print_rows, without
 from penstock.console.values import parse_policy
@@ -72,6 +73,20 @@ def set_(
             return await set_lane(db, name, who=operator(), **given)
 
     print_record(policy(ask(data_dir, change)), as_json=as_json)
+
+
+@lane.command()
+@click.option("--app", "spec", metavar="MODULE:NAME", required=True, help="Your Penstock app.")
+@data_dir_option
+@json_option
+def diff(*, spec: str, data_dir: Path | None, as_json: bool) -> None:
+    """Show where lanes differ from what the handlers of an app declare.
+
+    The lane's own value counts. `lane set` changes it; a decorator only sets that of a new lane.
+    """
+    found = ask(data_dir, load_app(spec).lane_differences)
+    none = "every lane has the policy that its handler declares"
+    print_rows([asdict(each) for each in found], as_json=as_json, none=none)
 
 
 @lane.command()

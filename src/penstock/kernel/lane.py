@@ -5,6 +5,7 @@ Nothing is cached: a change applies to every worker from its commit on.
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from operator import attrgetter
@@ -148,6 +149,16 @@ class Lane:
     version: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A field that a handler declares with another value than its lane has; the lane's counts."""
+
+    lane: str
+    field: str
+    declared: Any
+    stored: Any
+
+
 FIELDS = policy_fields(Lane)
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")  # As the table's CHECK.
 NO_SLOTS = "none, as the slots are not installed in this database"
@@ -225,6 +236,16 @@ def to_lane(row: Row) -> Lane:
 def policy_of(lane: Lane) -> dict[str, Any]:
     """Return a lane's policy under the names that `set_lane` takes."""
     return {name: attrgetter(".".join(each.path))(lane) for name, each in FIELDS.items()}
+
+
+def differences(lane: Lane, declared: Mapping[str, Any]) -> list[Difference]:
+    """Return where a lane differs from what a handler declares; raises InvalidInput."""
+    stored = policy_of(lane)
+    return [
+        Difference(lane=lane.name, field=name, declared=value, stored=stored[name])
+        for name, value in declared.items()
+        if _to_json(name, value) != _to_json(name, stored[name])
+    ]
 
 
 def lane_policy_table() -> str:
