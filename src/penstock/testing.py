@@ -130,7 +130,9 @@ async def _run_batch(
         found = await with_history(db, found)
         if kind.preload is not None:
             found = await preload(db, found, kind)
-        ended = [Ended(*each, 0) for each in await _endings(found, kind, log=log, now=now)]
+        failures = FailureLog(log, kind, lambda: lane.error_detail)
+        endings = await _endings(found, kind, failures=failures, now=now)
+        ended = [Ended(*each, 0) for each in endings]
         async with db.transaction():
             await settle(db, lane, found, ended=ended, closes=True, now=now)
         for claimed, ending in ((each.claimed, each.ending) for each in ended):
@@ -145,12 +147,12 @@ async def _run_batch(
 
 
 async def _endings(
-    lease: Lease, kind: AnyKind, *, log: Logger, now: datetime
+    lease: Lease, kind: AnyKind, *, failures: FailureLog, now: datetime
 ) -> list[tuple[Claimed, Ending]]:
     """Run the items that may start now; return those that were claimed ahead of their start."""
     endings = {claimed.id: _refusal(claimed, now=now) for claimed in lease.items}
     startable = [claimed for claimed in lease.items if endings[claimed.id] is None]
-    guard, failures = watchdog_of(kind, log).guard(), FailureLog(log, kind)
+    guard = watchdog_of(kind, failures.log).guard()
     if kind.handle_many is not None:
         outcomes = await execute_many(
             startable, kind, lease.token, guard=guard, fence=VALID, failures=failures

@@ -9,8 +9,8 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from penstock import Item, NewItem, Penstock
-from penstock.base.log import configure, get_logger
+from penstock import Item, NewItem, Penstock, Retry
+from penstock.base.log import configure, first_line, get_logger
 from penstock.kernel.failures import REPEAT_AFTER, FailureLog
 from penstock.kernel.kind import Kind
 from penstock.testing import FakeClock, run_due
@@ -92,7 +92,7 @@ def test_a_message_is_logged_at_debug_only_and_as_one_line() -> None:
 
     warning, debug = lines
     assert SECRET not in str(warning)
-    assert debug["message"] == f"no card {SECRET}"
+    assert debug["message"] == "no card [redacted]"
 
 
 def test_a_failure_is_repeated_at_warning_after_a_minute() -> None:
@@ -117,3 +117,47 @@ def test_the_traceback_is_printed_as_lines_and_not_redacted() -> None:
 
     assert "\n  File " in out.getvalue()
     assert "[redacted]" not in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        pytest.param({}, None, id="class"),
+        pytest.param({"error_detail": "message"}, ": no card [redacted]", id="message"),
+    ],
+)
+async def test_a_lane_may_record_the_message_of_an_exception(
+    dsn: str, policy: dict[str, Any], reason: str | None
+) -> None:
+    """By default an attempt has only the class and the place."""
+    app = Penstock(dsn, domains=())
+
+    @app.handler("payments", **policy)
+    async def take(item: Item[int]) -> None:
+        charge(item.payload)
+
+    async with app:
+        await app.enqueue("payments", 1)
+        clock = FakeClock(datetime.now(UTC) + timedelta(seconds=1))
+        (attempted,) = await run_due(app, clock)
+
+    assert isinstance(attempted.outcome, Retry)
+    place, found, message = attempted.outcome.reason.partition(" charge")
+    assert place.startswith("ValueError in test_failures.py:")
+    assert (found, message) == (" charge", reason or "")
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("no user jane.doe@example.com here", "no user [redacted] here"),
+        ("cannot reach https://me:pass@host/a", "cannot reach https://[redacted]@host/a"),
+        ("token sk_live_51H8abcdefghijklmnop is bad", "token [redacted] is bad"),
+        ("IBAN DE 3704 0044 0532 0130 00", "IBAN DE [redacted]"),
+        ("item 12345 has 3 parts\nand more", "item 12345 has 3 parts"),
+        ("x " * 200, ("x " * 200)[:200]),
+        ("", ""),
+    ],
+)
+def test_a_message_is_redacted_and_cut_to_one_line(message: str, shown: str) -> None:
+    assert first_line(ValueError(message)) == shown

@@ -66,6 +66,12 @@ ADDED = (
     r"view (events|delivery_attempts|subscriptions) .*CROSS JOIN penstock\.run_penstock_worker.*",
     r"function webhook_deliveries\(.*after_subscription integer.*",
     r"function webhook_progress\(.*",
+    # What attempts record of an exception.
+    r"(column|constraint) lane\b.*error_detail.*",
+    # What becomes of items whose worker died, and decisions about many items.
+    r"(column|constraint) lane\b.*on_lost.*",
+    r"column lease\b.*started_ids.*",
+    r"function select_items\(.*",
 )
 
 # Rows as they were written by the release before: a lane with a rate, items, a slot, an event.

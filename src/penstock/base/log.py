@@ -5,6 +5,7 @@ printed as `[redacted]`, so that a missing key is noticed and no secret is logge
 """
 
 import logging
+import re
 import sys
 import traceback
 from collections.abc import Collection, Iterator
@@ -22,6 +23,11 @@ REDACTED = "[redacted]"
 MESSAGE_LENGTH_MAX = 200  # A line on a wide screen.
 CAUSES_MAX = 5  # A chain of exceptions may have a cycle.
 FRAMES_MAX = 30  # The innermost ones: recursion has a thousand.
+# In a message: an e-mail address, the account in a URL, a number as long as a card's or an
+# account's with its separators, and a word as long as a token.
+_SECRET = re.compile(
+    r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|(?<=://)[^\s/@]+(?=@)|\d(?:[ -]?\d){8,}|[\w+/=-]{24,}"
+)
 
 LOGGABLE = frozenset(
     {
@@ -128,9 +134,12 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 def first_line(failure: BaseException) -> str:
-    """Return the first line of an exception's message, cut to a length that a log line can have."""
+    """Return the first line of an exception's message, redacted and cut to a log line's length.
+
+    The redaction covers the usual shapes of secrets; it cannot know what else a message contains.
+    """
     lines = str(failure).splitlines()
-    return lines[0][:MESSAGE_LENGTH_MAX] if lines else ""
+    return _SECRET.sub(REDACTED, lines[0])[:MESSAGE_LENGTH_MAX] if lines else ""
 
 
 def _place(failure: BaseException) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.base.log import Logger, describe
+from penstock.base.log import Logger
 from penstock.base.watchdog import Guard, Watchdog
 from penstock.kernel.claim import Claimed
 from penstock.kernel.failures import FailureLog
@@ -82,8 +82,7 @@ async def execute(
         return kind.when_unknown("timed out")
     except Exception as failure:  # noqa: BLE001
         # A handler may raise anything: that costs an attempt, never the worker.
-        failures.add(failure, claimed.id)
-        return kind.when_unknown(_reason(failure))
+        return kind.when_unknown(failures.add(failure, claimed.id))
 
 
 async def execute_many(
@@ -122,8 +121,7 @@ async def _handle_many(
     except TimeoutError:
         return [kind.when_unknown("timed out")] * len(items)
     except Exception as failure:  # noqa: BLE001  As in `execute`.
-        failures.add(failure, items[0].id)
-        return [kind.when_unknown(_reason(failure))] * len(items)
+        return [kind.when_unknown(failures.add(failure, items[0].id))] * len(items)
     if len(given) != len(items):
         reason = f"the handler returned {len(given)} outcomes for {len(items)} items"
         return [kind.when_unknown(reason)] * len(items)
@@ -137,9 +135,3 @@ def _checked(outcome: object, kind: AnyKind) -> Outcome:
     if isinstance(outcome, OUTCOMES):
         return outcome
     return kind.when_unknown(f"the handler returned {type(outcome).__qualname__}, not an outcome")
-
-
-def _reason(failure: Exception) -> str:
-    """Return the class and place of an exception; its message may contain secrets."""
-    described = describe(failure)
-    return f"{described['error']} in {described['where']}"

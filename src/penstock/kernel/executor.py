@@ -77,7 +77,7 @@ class Executor:
 
     def __post_init__(self) -> None:
         self._watchdog = watchdog_of(self.kind, self.log)
-        self._failures = FailureLog(self.log, self.kind)
+        self._failures = FailureLog(self.log, self.kind, lambda: self.lane.error_detail)
         self._unknown = self.kind.when_unknown("the worker stopped before the handler had ended")
 
     def on_hand(self) -> int:

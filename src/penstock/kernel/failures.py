@@ -10,6 +10,7 @@ from time import monotonic
 
 from penstock.base.log import Logger, describe, first_line, logs_debug, traceback_of
 from penstock.kernel.kind import AnyKind
+from penstock.kernel.lane import ErrorDetail
 
 REPEAT_AFTER = timedelta(minutes=1)
 KINDS_MAX = 1_000  # Classes and places that are remembered; code has far fewer.
@@ -21,12 +22,21 @@ class FailureLog:
 
     log: Logger
     kind: AnyKind
+    detail: Callable[[], ErrorDetail] = lambda: "class"  # Of the lane, whose policy may change.
     now: Callable[[], float] = monotonic
     _logged_at: dict[tuple[str, str], float] = field(default_factory=dict)
 
-    def add(self, failure: Exception, item_id: int) -> None:
-        """Log one failure. Its message is logged at debug only: it may contain secrets."""
+    def add(self, failure: Exception, item_id: int) -> str:
+        """Log one failure, and return the reason that its attempt records."""
         shown = describe(failure)
+        self._log(failure, shown, item_id)
+        reason = f"{shown['error']} in {shown['where']}"
+        if self.detail() == "class" or not (message := first_line(failure)):
+            return reason
+        return f"{reason}: {message}"
+
+    def _log(self, failure: Exception, shown: dict[str, str], item_id: int) -> None:
+        """Write the lines. Only that at debug has the message, which may contain secrets."""
         is_due, logs_all = self._is_due((shown["error"], shown["where"])), logs_debug(self.log)
         if not (is_due or logs_all):
             return  # A traceback takes longer than the rest of a failed attempt.

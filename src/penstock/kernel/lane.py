@@ -32,6 +32,7 @@ FORGET_KEYS = statement(__package__, "forget_keys.sql")
 Ordering = Literal["none", "per_key"]
 OnDeadHead = Literal["block", "park", "skip"]
 OnLost = Literal["retry", "hold"]
+ErrorDetail = Literal["class", "message"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +120,14 @@ class Lane:
             "[held](../howto/hold-and-reconcile.md) because it may have been executed."
         ),
     ] = "retry"
+    error_detail: Annotated[
+        ErrorDetail,
+        Rule(
+            "What an attempt records of an "
+            "[exception](../howto/retries-and-backoff.md#exceptions): its class and place, or the "
+            "first line of its message too."
+        ),
+    ] = "class"
     retention: Annotated[
         timedelta,
         Rule(

@@ -36,6 +36,7 @@ LANGUAGE sql ROWS 1 AS $$
         ordering = given.ordering,
         on_dead_head = given.on_dead_head,
         on_lost = given.on_lost,
+        error_detail = given.error_detail,
         retention = given.retention,
         payload_bytes_max = given.payload_bytes_max,
         slot_pool = given.slot_pool,
