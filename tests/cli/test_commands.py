@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from penstock.kernel.claim import Cursor, Lease, claim
+from penstock.kernel.heartbeat import report_worker
 from penstock.kernel.inspect import list_audit, list_dead, read_item
 from penstock.kernel.item import Dead, ItemId
 from penstock.kernel.lane import read_lane
@@ -457,3 +458,19 @@ def test_a_decision_takes_an_id_or_a_lane(cli: Cli) -> None:
 
     assert ended.code == 2
     assert "either an ID or --lane" in ended.err
+
+
+# -------------------------------------------------------------------------------------- workers
+
+
+async def test_workers_are_listed_with_their_lanes(cli: Cli, db: Pool) -> None:
+    """`penstock worker` without a subcommand goes on to run one."""
+    await report_worker(db, "host:7:ab", [LANE, "mail"])
+
+    shown = cli("worker", "list")
+    listed = json.loads(cli("worker", "list", "--lane", LANE, "--json").out)
+
+    assert "host:7:ab" in shown.out
+    assert f"{LANE}, mail" in shown.out
+    assert listed["is_alive"] is True
+    assert cli("worker", "list", "--lane", "calls").err == "no worker runs lane calls\n"

@@ -152,6 +152,8 @@ def parse(words: list[str]) -> None:
     command: click.Command = command_line()
     path = ["penstock"]
     while isinstance(command, click.Group):
+        if command.invoke_without_command and words[0] not in command.commands:
+            break
         path.append(words[0])
         command = command.commands[words[0]]
         words = words[1:]

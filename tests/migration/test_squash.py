@@ -72,6 +72,9 @@ ADDED = (
     r"(column|constraint) lane\b.*on_lost.*",
     r"column lease\b.*started_ids.*",
     r"function select_items\(.*",
+    # Workers that run.
+    r"(relation|column|constraint) worker\b.*",
+    r"index CREATE UNIQUE INDEX worker_pkey .*",
 )
 
 # Rows as they were written by the release before: a lane with a rate, items, a slot, an event.

@@ -8,7 +8,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.kernel import enqueue, inspect, operate, promote, replay, settle, sweep, worker
+from penstock.kernel import (
+    enqueue,
+    heartbeat,
+    inspect,
+    operate,
+    promote,
+    replay,
+    settle,
+    sweep,
+    worker,
+)
 from penstock.kernel.claim import CLAIM, Cursor, Lease, claim
 from penstock.kernel.item import DONE, Ending, ItemId, NewItem, Retry
 from penstock.kernel.lane import read_lane
@@ -130,7 +140,7 @@ async def test_the_burial_of_heads_touches_their_lines_only(explainer: Explainer
 
 
 async def test_an_idle_sweep_costs_next_to_nothing(explainer: Explainer) -> None:
-    await explainer.fetchrow(sweep.SWEEP_DUE, None)
+    await explainer.fetchrow(sweep.SWEEP_DUE, None, heartbeat.FORGOTTEN_AFTER)
 
     assert_bounded(explainer, sweep.SWEEP_DUE, rows=0)
 

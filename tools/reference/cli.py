@@ -22,11 +22,11 @@ def blocks(_page: str) -> dict[str, str]:
 
 
 def _commands(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group) or command.invoke_without_command:
+        yield path, command
     if isinstance(command, click.Group):
         for name, child in command.commands.items():
             yield from _commands(f"{path} {name}", child)
-    else:
-        yield path, command
 
 
 def _section(path: str, command: click.Command) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from penstock import web
-from penstock.api import audit, dead, decisions, health, items, keys, lanes
+from penstock.api import audit, dead, decisions, health, items, keys, lanes, workers
 from penstock.api.metrics import MetricsPage
 from penstock.api.static_pages import StaticPages, redirect_to_docs
 from penstock.app import Penstock
@@ -14,7 +14,7 @@ from penstock.contract.http import Endpoint, endpoint
 from penstock.web.request_wrapper import RequestWrapper, is_for_probes
 
 APP = "app"  # Whose endpoints have no tag: those that were given to the app itself.
-TAGS = {"lanes", "items", "dead", "keys", "audit", "health"}  # First words of paths.
+TAGS = {"lanes", "items", "dead", "workers", "keys", "audit", "health"}  # First words of paths.
 
 
 def create_app(penstock: Penstock, *, is_probe: bool = False) -> RequestWrapper:
@@ -166,6 +166,10 @@ def _kernel_endpoints(pages: StaticPages, payload_bytes_max: int) -> tuple[Endpo
         endpoint(
             "GET", "/dead/replays/{replay_id}", dead.show_replay, scope="read",
             summary="Show the progress of a replay of dead letters",
+        ),
+        endpoint(
+            "GET", "/workers", workers.list_all, scope="read",
+            summary="List the workers, with their lanes and when each was last seen",
         ),
         endpoint("GET", "/keys", keys.list_all, scope="admin", summary="List API keys"),
         endpoint(

@@ -71,6 +71,12 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     limit: Limit = 100
 
 
+class WorkerQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which workers: all, or those that run a lane."""
+
+    lane: str | None = None
+
+
 class ReplayRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which replay."""
 
@@ -304,6 +310,28 @@ class Replays(msgspec.Struct, frozen=True, kw_only=True):
     """The latest replays, the newest first."""
 
     replays: list[DeadReplay]
+
+
+# ---------------------------------------------------------------------------------- workers
+
+
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker as it last reported itself; `is_alive` if that was in the last 20 seconds."""
+
+    name: str
+    host: str
+    pid: int
+    version: str
+    lanes: list[str]
+    started_at: datetime
+    seen_at: datetime
+    is_alive: bool
+
+
+class Workers(msgspec.Struct, frozen=True, kw_only=True):
+    """Workers, the oldest first."""
+
+    workers: list[Worker]
 
 
 # ---------------------------------------------------------------------- keys, audit, health

@@ -1,6 +1,10 @@
-"""`penstock worker`: handlers and a sweeper, without the API. Many may run against one database."""
+"""`penstock worker`: handlers and a sweeper, without the API. Many may run against one database.
+
+`penstock worker list` shows them.
+"""
 
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +15,13 @@ from penstock.base.aio import alongside
 from penstock.base.errors import InvalidInput
 from penstock.cli.lifetime import listening, work_until_asked
 from penstock.cli.load import load_app
-from penstock.console.database import data_dir_option, find_dsn, no_migrate_option
-from penstock.console.output import json_option, print_json
+from penstock.console.database import ask, data_dir_option, find_dsn, no_migrate_option
+from penstock.console.output import json_option, print_json, print_rows
 from penstock.console.process import Stop, check_host, run_until_stopped
+from penstock.kernel.heartbeat import list_workers
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option(
     "--app",
     "spec",
@@ -35,7 +40,9 @@ from penstock.console.process import Stop, check_host, run_until_stopped
 @no_migrate_option
 @data_dir_option
 @json_option
+@click.pass_context
 def worker(
+    context: click.Context,
     *,
     spec: str | None,
     lanes: tuple[str, ...],
@@ -46,6 +53,8 @@ def worker(
     as_json: bool,
 ) -> None:
     """Run the handlers of the built-in domains and of an app, and a sweeper, without the API."""
+    if context.invoked_subcommand is not None:
+        return
     app = load_app(spec) if spec else Penstock()
     app.migrates = app.migrates and not no_migrate
     app.dsn, app.data_dir = app.dsn or find_dsn(data_dir), app.data_dir or data_dir
@@ -66,6 +75,21 @@ def worker(
             await work_until_asked(app, stop, chosen)
 
     run_until_stopped(run)
+
+
+@worker.command("list")
+@click.option("--lane", help="Only those that run this lane.")
+@data_dir_option
+@json_option
+def list_(*, lane: str | None, data_dir: Path | None, as_json: bool) -> None:
+    """List the workers, the oldest first, with their lanes and when each was last seen.
+
+    A worker that is not alive has not reported for 20 seconds: it crashed, is suspended, or has
+    lost the database. Its row is deleted after a day.
+    """
+    found = ask(data_dir, lambda db: list_workers(db, lane=lane))
+    none = "no worker runs" if lane is None else f"no worker runs lane {lane}"
+    print_rows([asdict(each) for each in found], as_json=as_json, none=none)
 
 
 def _summary(started: dict[str, Any]) -> str:

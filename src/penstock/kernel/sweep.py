@@ -1,4 +1,5 @@
-"""The sweeper: expired leases, passed deadlines, vacated order keys, replays, daily partitions.
+"""The sweeper: expired leases, passed deadlines, vacated order keys, replays, daily partitions, and
+rows of workers that are gone.
 
 Any number of sweepers may run; each task locks its rows with SKIP LOCKED.
 """
@@ -12,6 +13,7 @@ import asyncpg
 from penstock.base.log import Logger
 from penstock.base.meter import Meter
 from penstock.kernel import metrics
+from penstock.kernel.heartbeat import FORGOTTEN_AFTER, forget_workers
 from penstock.kernel.promote import bury_heads, promote
 from penstock.kernel.replay import continue_replays
 from penstock.kernel.retain import open_days, retain
@@ -55,10 +57,12 @@ async def sweep_forever(pool: Pool, *, meter: Meter, log: Logger) -> None:
 async def sweep(pool: Pool, *, meter: Meter, log: Logger, now: datetime | None = None) -> Swept:
     """Run each task that has something to do, once."""
     async with pool.acquire() as db:
-        due = await db.fetchrow(SWEEP_DUE, now)
+        due = await db.fetchrow(SWEEP_DUE, now, FORGOTTEN_AFTER)
         assert due is not None, "a SELECT without FROM has one row"
         if due["is_new_day"]:
             await _turn_day(db, log=log, now=now)
+        if due["has_lost_workers"]:
+            await forget_workers(db, now=now)
         swept = Swept(
             rescued=await rescue(db, now=now) if due["has_expired_leases"] else 0,
             expired=await expire(db, now=now) if due["has_passed_deadlines"] else 0,

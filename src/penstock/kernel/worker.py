@@ -1,4 +1,4 @@
-"""A worker process: one runner per lane, LISTEN, one poll for all lanes, and lease renewal."""
+"""A worker process: one runner per lane, LISTEN, one poll for all lanes, lease renewal, its row."""
 
 import asyncio
 import os
@@ -16,6 +16,7 @@ from penstock.base.log import Logger
 from penstock.base.loop_watch import watch_loop
 from penstock.base.meter import Meter
 from penstock.kernel import metrics
+from penstock.kernel.heartbeat import HEARTBEAT_INTERVAL, remove_worker, report_worker
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import Lane, read_lane, to_lane
 from penstock.kernel.runner import LaneRunner
@@ -76,13 +77,14 @@ class Worker:
                 clock=self.clock,
             )
         self.log.info("worker.started", worker=self.name, lane_count=len(self._runners))
-        watchers = [self._poll_forever(), self._extend_forever()]
+        watchers = [self._poll_forever(), self._extend_forever(), self._report_forever()]
         if self.hears_notifications:
             watchers.append(self._listen())
         try:
             with watch_loop(self._blocked_limit, self._log_blocked):
                 async with alongside(*watchers):
                     await self._run_lanes(stop)
+            await self._remove()
         except TimeoutError:
             self.log.error(
                 "worker.abandoned", worker=self.name, reason="the database is unavailable"
@@ -208,6 +210,26 @@ class Worker:
                 held.renew(now)
             else:
                 held.lose()
+
+    async def _report_forever(self) -> None:
+        """Update this worker's row; in its own task, so that a lock on it delays no renewal."""
+        lanes = sorted(runner.lane.name for runner in self._runners.values())
+        while True:
+            try:
+                with database_away():
+                    await report_worker(self.pool, self.name, lanes)
+            except DatabaseAway as away:
+                self.log.warning("report.failed", worker=self.name, reason=away.reason)
+            await asyncio.sleep(HEARTBEAT_INTERVAL.total_seconds())
+
+    async def _remove(self) -> None:
+        """Delete this worker's row; if that fails, the row shows that it was not seen lately."""
+        try:
+            async with asyncio.timeout(SETTLE_GRACE.total_seconds()):
+                with database_away():
+                    await remove_worker(self.pool, self.name)
+        except (DatabaseAway, TimeoutError):
+            self.log.warning("report.failed", worker=self.name, reason="the row is not deleted")
 
     @property
     def lanes(self) -> list[Lane]:

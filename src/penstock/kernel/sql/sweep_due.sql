@@ -6,6 +6,8 @@ SELECT
         AS has_passed_deadlines,
     EXISTS (SELECT FROM penstock.vacated_key) AS has_vacated_keys,
     EXISTS (SELECT FROM penstock.replay WHERE finished_at IS NULL) AS has_replays,
+    EXISTS (SELECT FROM penstock.worker
+        WHERE seen_at < coalesce($1::timestamptz, now()) - $2::interval) AS has_lost_workers,
     (SELECT last_value FROM penstock.item_id) < (
         (coalesce($1::timestamptz, now()) AT TIME ZONE 'UTC')::date - date '1970-01-01'
     )::bigint << 32 AS is_new_day;

@@ -1,0 +1,2 @@
+-- A worker has stopped.
+DELETE FROM penstock.worker WHERE name = $1;
