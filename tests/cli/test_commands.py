@@ -474,3 +474,17 @@ async def test_workers_are_listed_with_their_lanes(cli: Cli, db: Pool) -> None:
     assert f"{LANE}, mail" in shown.out
     assert listed["is_alive"] is True
     assert cli("worker", "list", "--lane", "calls").err == "no worker runs lane calls\n"
+
+
+@pytest.mark.usefixtures("lane")
+def test_a_person_reads_why_an_item_has_not_run(cli: Cli) -> None:
+    item_id = enqueue(cli, "1", "--key", "a")
+
+    by_id = cli("item", "why", str(item_id))
+    by_key = cli("item", "why", "--lane", LANE, "--key", "a", "--json")
+
+    assert by_id.out == f"no_worker  no worker runs lane {LANE}\n"
+    assert json.loads(by_key.out)["code"] == "no_worker"
+    assert cli("lane", "why", LANE).out == by_id.out
+    assert cli("item", "why").code == 2
+    assert cli("item", "why", "1").code == 2

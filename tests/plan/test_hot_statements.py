@@ -17,6 +17,7 @@ from penstock.kernel import (
     replay,
     settle,
     sweep,
+    why,
     worker,
 )
 from penstock.kernel.claim import CLAIM, Cursor, Lease, claim
@@ -230,6 +231,39 @@ async def test_one_item_is_found_by_its_id(explainer: Explainer) -> None:
 
     assert found is not None
     assert_bounded(explainer, inspect.READ_ITEM, rows=1)
+
+
+@pytest.mark.parametrize("lane_id", [BIG, LINE], ids=["unordered", "ordered"])
+async def test_the_reasons_of_a_ready_item_are_a_few_rows(
+    explainer: Explainer, lane_id: int
+) -> None:
+    """A person asks when the queue is long."""
+    item_id = await first_due(explainer, lane_id)
+
+    await why.why_item(explainer.connection(), item_id)
+
+    for query in (why.READ_PLACE, why.READ_LOAD):
+        assert_bounded(explainer, query, rows=10)
+
+
+async def test_the_items_before_one_are_counted_up_to_a_limit(explainer: Explainer) -> None:
+    later = datetime.now(UTC) + HOUR
+    query = why.COUNT_AHEAD
+
+    assert await explainer.fetchval(query, BIG, later, 0, 1_000) == 1_000
+    assert_bounded(explainer, query, rows=1_000)
+
+
+async def test_the_head_of_an_order_key_is_found_among_its_own_items(explainer: Explainer) -> None:
+    parked = await explainer.db.fetchrow(
+        "SELECT id, order_key FROM penstock.parked WHERE lane_id = $1 ORDER BY id LIMIT 1", LINE
+    )
+    assert parked is not None
+
+    behind, *_ = await why.why_item(explainer.connection(), parked["id"])
+
+    assert behind.data["head_id"] is not None
+    assert_bounded(explainer, why.FIND_HEAD, rows=2 * why.NEIGHBOURS_MAX)
 
 
 async def test_a_page_of_items_touches_one_page_of_items(explainer: Explainer) -> None:

@@ -1,4 +1,4 @@
-"""Items over REST: accept, find, cancel, retry and reschedule them."""
+"""Items over REST: accept, find, explain, cancel, retry and reschedule them."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -14,6 +14,7 @@ from penstock.kernel import inspect, operate
 from penstock.kernel.errors import UnknownItem, UnknownLane
 from penstock.kernel.item import Accepted, ItemId, NewItem
 from penstock.kernel.lane import list_lanes
+from penstock.kernel.why import why_item
 from penstock.postgres.pool import Connection, Queries
 from penstock.web.call import Call
 
@@ -80,6 +81,12 @@ async def show_by_key(call: Call[wire.ItemByKey, None]) -> wire.ItemDetail:
     async with call.connection() as db:
         item = await inspect.find_item(db, call.parameters.lane, call.parameters.key)
         return await _detail(db, item)
+
+
+async def why(call: Call[wire.ItemRef, None]) -> wire.WhyReasons:
+    """Show why an item has not run."""
+    async with call.connection() as db:
+        return wire.to_reasons(await why_item(db, ItemId(call.parameters.item_id)))
 
 
 async def cancel(call: Call[wire.ItemRef, None]) -> wire.Item:

@@ -1,4 +1,4 @@
-"""Lanes over REST: read them, set their policy, pause and resume them."""
+"""Lanes over REST: read and explain them, set their policy, pause and resume them."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -10,6 +10,7 @@ from penstock.api import wire
 from penstock.base.errors import InvalidInput
 from penstock.contract.http import NoParameters, Reply
 from penstock.kernel import lane as kernel
+from penstock.kernel.why import why_lane
 from penstock.web.call import Call
 
 
@@ -23,6 +24,12 @@ async def show(call: Call[wire.LaneName, None]) -> wire.Lane:
     """Show one lane."""
     async with call.connection() as db:
         return _shown(await kernel.read_lane(db, call.parameters.name))
+
+
+async def why(call: Call[wire.LaneName, None]) -> wire.WhyReasons:
+    """Show what keeps the lane from running items."""
+    async with call.connection() as db:
+        return wire.to_reasons(await why_lane(db, call.parameters.name))
 
 
 async def put(call: Call[wire.LaneName, wire.LaneChange]) -> Reply[wire.Lane]:

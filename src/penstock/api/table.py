@@ -70,6 +70,10 @@ def _kernel_endpoints(pages: StaticPages, payload_bytes_max: int) -> tuple[Endpo
         endpoint("GET", "/lanes", lanes.list_all, scope="read", summary="List the lanes"),
         endpoint("GET", "/lanes/{name}", lanes.show, scope="read", summary="Show a lane"),
         endpoint(
+            "GET", "/lanes/{name}/why", lanes.why, scope="read",
+            summary="Show what keeps a lane from running items",
+        ),
+        endpoint(
             "PUT", "/lanes/{name}", lanes.put, scope="admin", statuses=(200, 201),
             summary="Create a lane (201), or set its policy (200)",
         ),
@@ -106,6 +110,10 @@ def _kernel_endpoints(pages: StaticPages, payload_bytes_max: int) -> tuple[Endpo
         endpoint(
             "GET", "/items/{item_id}", items.show, scope="read",
             summary="Show an item with its payload and attempts",
+        ),
+        endpoint(
+            "GET", "/items/{item_id}/why", items.why, scope="read",
+            summary="Show why an item has not run",
         ),
         endpoint(
             "POST", "/items/{item_id}/cancel", items.cancel, scope="admin",

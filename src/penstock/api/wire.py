@@ -3,6 +3,7 @@
 Input refuses unknown fields. A field that is UNSET was not given, which is not the same as null.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,6 +13,7 @@ from msgspec import Meta
 from penstock.api.lane_structs import lane_structs
 from penstock.contract.paging import ID_MAX, Limit
 from penstock.kernel import lane as kernel
+from penstock.kernel import why
 from penstock.kernel.api_keys import NAME_LENGTH_MAX, Scope
 from penstock.kernel.enqueue import KEY_LENGTH_MAX
 from penstock.kernel.settle import REASON_LENGTH_MAX
@@ -312,7 +314,26 @@ class Replays(msgspec.Struct, frozen=True, kw_only=True):
     replays: list[DeadReplay]
 
 
-# ---------------------------------------------------------------------------------- workers
+# ------------------------------------------------------------------------- why, and workers
+
+
+class WhyReason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an item has not run: a code, a sentence, and the values in it; instants are ISO 8601."""
+
+    code: why.Code
+    sentence: str
+    data: dict[str, str | int | float | bool | list[str] | None]
+
+
+class WhyReasons(msgspec.Struct, frozen=True, kw_only=True):
+    """The reasons, the strongest first."""
+
+    reasons: list[WhyReason]
+
+
+def to_reasons(found: Sequence[why.Reason]) -> WhyReasons:
+    """Return the kernel's reasons on the wire."""
+    return msgspec.convert({"reasons": msgspec.to_builtins(found)}, WhyReasons)
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):

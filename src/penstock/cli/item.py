@@ -1,7 +1,7 @@
-"""`penstock item`: show, enqueue, retry, cancel and reschedule items."""
+"""`penstock item`: show, explain, enqueue, retry, cancel and reschedule items."""
 
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.base.errors import InvalidInput
 from penstock.cli.decisions import DECISIONS
+from penstock.cli.reasons import print_reasons
 from penstock.console.database import ask, data_dir_option
 from penstock.console.output import (
     json_option,
@@ -26,8 +27,9 @@ from penstock.console.output import (
 from penstock.console.values import ITEM_ID, LIMIT, parse_instant
 from penstock.kernel.enqueue import check, enqueue, enqueue_many
 from penstock.kernel.errors import UnknownItem
-from penstock.kernel.inspect import find_item, list_items, read_attempts, read_item
+from penstock.kernel.inspect import ItemView, find_item, list_items, read_attempts, read_item
 from penstock.kernel.item import Accepted, ItemId, NewItem
+from penstock.kernel.why import Reason, why_item
 from penstock.postgres.pool import Connection
 
 LINE_BYTES_MAX = 64 * 1024 * 1024  # The largest payload that a lane may allow.
@@ -57,17 +59,10 @@ def show(
     as_json: bool,
 ) -> None:
     """Show one item, its payload and its attempts."""
-    if (item_id is None) != (lane is not None and key is not None):
-        raise click.UsageError("give either an ID, or --lane and --key")
+    find = _finder(item_id, lane, key)
 
     async def read(db: Connection) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        if lane is not None and key is not None:
-            found = await find_item(db, lane, key)
-        else:
-            assert item_id is not None, "checked above"
-            found = await read_item(db, ItemId(item_id))
-        if found is None:
-            raise UnknownItem(str(item_id))
+        found = await find(db)
         attempts = [asdict(attempt) for attempt in await read_attempts(db, found.id)]
         record = asdict(found) | {"payload": raw(found.payload)}
         return record, [each | {"result": raw(each["result"])} for each in attempts]
@@ -81,6 +76,48 @@ def show(
         click.echo()
         rows = [without(attempt, ["claimed_at", "token"]) for attempt in attempts]
         print_rows(rows, as_json=False, none="")
+
+
+@item.command()
+@click.argument("item_id", type=ITEM_ID, metavar="ID", required=False)
+@click.option("--lane", help="With --key: find the item by its key instead.")
+@click.option("--key", help="The key that it was enqueued with.")
+@data_dir_option
+@json_option
+def why(
+    *,
+    item_id: int | None,
+    lane: str | None,
+    key: str | None,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Show why an item has not run, one reason per line."""
+    find = _finder(item_id, lane, key)
+
+    async def read(db: Connection) -> list[Reason]:
+        return await why_item(db, (await find(db)).id)
+
+    print_reasons(ask(data_dir, read), as_json=as_json)
+
+
+def _finder(
+    item_id: int | None, lane: str | None, key: str | None
+) -> Callable[[Connection], Awaitable[ItemView]]:
+    """Return how to read the item with an id, or with a key in a lane; raises UsageError."""
+    if (item_id is None) != (lane is not None and key is not None):
+        raise click.UsageError("give either an ID, or --lane and --key")
+
+    async def find(db: Connection) -> ItemView:
+        if lane is not None and key is not None:
+            return await find_item(db, lane, key)
+        assert item_id is not None, "checked above"
+        found = await read_item(db, ItemId(item_id))
+        if found is None:
+            raise UnknownItem(str(item_id))
+        return found
+
+    return find
 
 
 @item.command("list")

@@ -10,11 +10,13 @@ from penstock.app import default_policy
 from penstock.base.errors import InvalidInput
 from penstock.base.settings import settings
 from penstock.cli.load import load_app
+from penstock.cli.reasons import print_reasons
 from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.output import json_option, print_record, print_rows, without
 from penstock.console.values import parse_policy
 from penstock.kernel.inspect import LaneDepth, measure_lanes
 from penstock.kernel.lane import Lane, create_lane, list_lanes, policy_of, read_lane, set_lane
+from penstock.kernel.why import why_lane
 from penstock.postgres.pool import Connection
 
 
@@ -44,6 +46,15 @@ def show(*, name: str, data_dir: Path | None, as_json: bool) -> None:
     """Show a lane's policy, with the keys of `set`."""
     found = ask(data_dir, lambda db: read_lane(db, name))
     print_record(policy(found), as_json=as_json)
+
+
+@lane.command()
+@click.argument("name")
+@data_dir_option
+@json_option
+def why(*, name: str, data_dir: Path | None, as_json: bool) -> None:
+    """Show what keeps a lane from running items, one reason per line."""
+    print_reasons(ask(data_dir, lambda db: why_lane(db, name)), as_json=as_json)
 
 
 @lane.command("set")
