@@ -488,3 +488,20 @@ def test_a_person_reads_why_an_item_has_not_run(cli: Cli) -> None:
     assert cli("lane", "why", LANE).out == by_id.out
     assert cli("item", "why").code == 2
     assert cli("item", "why", "1").code == 2
+
+
+async def test_the_doctor_names_an_item_behind_a_dead_head(cli: Cli, db: Pool) -> None:
+    """Nothing else in the installation looks wrong then."""
+    assert cli("lane", "set", LANE, "--create", "ordering=per_key").code == 0
+    head = enqueue(cli, "1", "--order-key", "a")
+    follower = enqueue(cli, "2", "--order-key", "a")
+    before = cli("doctor").out
+    await kill(db, "refused")
+
+    lines = cli("doctor").out.splitlines()
+
+    assert "blocked keys    none" in before
+    (found,) = [line for line in lines if "blocked keys" in line]
+    assert found.startswith("warn")
+    assert f"1 in {LANE}; item {follower} waits for dead item {head}" in found
+    assert f"penstock item why {follower}" in found

@@ -5,7 +5,7 @@ import pytest
 from penstock import Dead, Done, Hold, Retry
 from penstock.kernel.enqueue import enqueue_many
 from penstock.kernel.errors import LaneNotEmpty
-from penstock.kernel.inspect import balance
+from penstock.kernel.inspect import balance, list_blocked, measure_lanes
 from penstock.kernel.item import ItemId, NewItem, Returned
 from penstock.kernel.lane import Lane, create_lane, set_lane
 from penstock.kernel.operate import cancel, release, reschedule, retry
@@ -396,3 +396,42 @@ async def test_a_dead_item_survives_a_change_of_ordering(db: Connection, lane: L
 
     assert await attempt_once(db, lane, Done()) == [second]
     assert await attempt_once(db, lane, Done()) == [first]
+
+
+# --------------------------------------------------------------------------------- blocked keys
+
+
+@pytest.mark.parametrize(
+    ("ending", "state"),
+    [(Hold("no answer"), "held"), (Dead("refused"), "dead")],
+    ids=["held", "dead"],
+)
+async def test_items_behind_a_dead_or_held_head_are_measured(
+    db: Connection, lane: Lane, *, ending: Hold | Dead, state: str
+) -> None:
+    """They wait for ever; an alert on the age of the oldest item must see them."""
+    an_hour_ago = await db.fetchval("SELECT now() - interval '1 hour'")
+    head = await put(db, lane, order_key="a", at=an_hour_ago)
+    follower = await put(db, lane, order_key="a", at=an_hour_ago)
+    await put(db, lane, order_key="a", at=an_hour_ago)
+    await attempt_once(db, lane, ending, now=an_hour_ago)
+
+    (depth,) = await measure_lanes(db)
+    (blocked,) = await list_blocked(db)
+
+    assert 3_600 <= depth.oldest_due_seconds < 3_700
+    assert depth.blocked_keys == 1
+    assert (blocked.order_key, blocked.head_id, blocked.head_state) == ("a", head, state)
+    assert blocked.follower_id == follower
+
+
+async def test_a_head_that_blocks_nobody_is_not_counted(db: Connection, lane: Lane) -> None:
+    await put(db, lane, order_key="a")
+    await attempt_once(db, lane, Hold("no answer"))
+    await put(db, lane, order_key="b")
+    await put(db, lane, order_key="b")
+
+    (depth,) = await measure_lanes(db)
+
+    assert (depth.blocked_keys, depth.oldest_due_seconds) == (0, 0)
+    assert await list_blocked(db) == []

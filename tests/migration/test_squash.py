@@ -75,8 +75,9 @@ ADDED = (
     # Workers that run.
     r"(relation|column|constraint) worker\b.*",
     r"index CREATE UNIQUE INDEX worker_pkey .*",
-    # Items of an order key are found by an index.
-    r"(relation|index CREATE INDEX) item_\w+order_key\w*\b.*",
+    # Items of an order key, and keys that a dead item blocks, are found by an index.
+    r"(relation|index CREATE INDEX) (item_\w+order_key\w*|active_key_blocked)\b.*",
+    r"function blocked_keys\(.*",
 )
 
 # Rows as they were written by the release before: a lane with a rate, items, a slot, an event.

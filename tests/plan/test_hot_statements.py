@@ -21,7 +21,7 @@ from penstock.kernel import (
     worker,
 )
 from penstock.kernel.claim import CLAIM, Cursor, Lease, claim
-from penstock.kernel.item import DONE, Ending, ItemId, NewItem, Retry
+from penstock.kernel.item import DONE, Dead, Ending, Hold, ItemId, NewItem, Retry
 from penstock.kernel.lane import read_lane
 from penstock.kernel.settle import Ended
 from tests.plan.explain import Explainer
@@ -284,8 +284,25 @@ async def test_a_scrape_counts_no_further_than_its_limit(explainer: Explainer) -
     """Monitoring must not cost more the more there is to do."""
     depth_max = 1_000
 
-    rows = await explainer.fetch(inspect.MEASURE_LANES, depth_max)
+    rows = await explainer.fetch(inspect.MEASURE_LANES, depth_max, depth_max)
 
     # The last two are those of webhooks.
     assert [row["ready"] for row in rows] == [depth_max, depth_max, 5, depth_max, 0]
     assert_bounded(explainer, inspect.MEASURE_LANES, rows=4 * depth_max)
+
+
+async def test_blocked_order_keys_are_found_without_the_others(explainer: Explainer) -> None:
+    """Among 20,000 active keys, 100 are blocked by a dead head and 100 by a held one."""
+    await explainer.db.execute("UPDATE penstock.lane SET on_dead_head = 'block' WHERE lane_id = 2")
+    lease = await take(explainer, LINE, limit=200)
+    lane = await read_lane(explainer.db, "line")
+    ended = [
+        Ended(claimed, Dead("refused") if n < 100 else Hold("no answer"), 1)
+        for n, claimed in enumerate(lease.items)
+    ]
+    assert await settle.settle(explainer.db, lane, lease, ended=ended, closes=True)
+
+    blocked = await inspect.list_blocked(explainer.connection())
+
+    assert len(blocked) == 200
+    assert_bounded(explainer, inspect.LIST_BLOCKED, rows=200)

@@ -120,6 +120,7 @@ def _depth_samples(depth: LaneDepth) -> Iterator[Sample]:
         yield Sample(kernel.DEPTH.name, labels, getattr(depth, status))
     yield Sample(kernel.PENDING.name, lane, depth.ready + depth.parked)
     yield Sample(kernel.OLDEST_SECONDS.name, lane, depth.oldest_due_seconds)
+    yield Sample(kernel.BLOCKED.name, lane, depth.blocked_keys)
     yield Sample(kernel.DEAD.name, lane, depth.dead)
     yield Sample(kernel.STUCK.name, lane, depth.expired_leases)
 

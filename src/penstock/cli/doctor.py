@@ -3,6 +3,7 @@
 import asyncio
 import platform
 import sys
+from collections import Counter
 from collections.abc import AsyncGenerator
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -19,7 +20,7 @@ from penstock.console.database import connected, data_dir_option, find_dsn, lent
 from penstock.console.exits import Exit, message
 from penstock.console.output import duration, json_option, print_lines, print_rows
 from penstock.contract import Check, Domain, Finding, Resources
-from penstock.kernel.inspect import LaneDepth, measure_lanes
+from penstock.kernel.inspect import BlockedKey, LaneDepth, list_blocked, measure_lanes
 from penstock.kernel.lane import list_lanes
 from penstock.postgres.clock import OFFSET_MAX
 from penstock.postgres.errors import BadMigration
@@ -130,6 +131,7 @@ async def _lanes(db: Connection) -> AsyncGenerator[Finding]:
     expired = {each.lane: each.expired_leases for each in depths}
     yield _counts("expired leases", expired, "no sweeper seems to be running; start a worker")
     yield _overdue(depths)
+    yield _blocked(await list_blocked(db))
     paused = [each.name for each in await list_lanes(db) if not each.enabled]
     yield Finding("warn" if paused else "ok", "paused lanes", ", ".join(paused) or "none")
     dead = {each.lane: each.dead for each in depths}
@@ -156,3 +158,14 @@ def _overdue(depths: list[LaneDepth]) -> Finding:
         return Finding("ok", "overdue items", f"none above {duration(OVERDUE_MAX)}")
     listed = ", ".join(f"{lane} by {duration(by)}" for lane, by in late.items())
     return Finding("warn", "overdue items", f"{listed}; is a worker with a handler running?")
+
+
+def _blocked(found: list[BlockedKey]) -> Finding:
+    if not found:
+        return Finding("ok", "blocked keys", "none")
+    counts = Counter(each.lane for each in found)
+    listed = ", ".join(f"{count} in {lane}" for lane, count in counts.items())
+    first = found[0]
+    example = f"item {first.follower_id} waits for {first.head_state} item {first.head_id}"
+    advice = f"see: penstock item why {first.follower_id}"
+    return Finding("warn", "blocked keys", f"{listed}; {example}; {advice}")

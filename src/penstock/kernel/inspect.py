@@ -14,11 +14,13 @@ READ_ATTEMPTS = statement(__package__, "read_attempts.sql")
 FIND_BY_KEY = statement(__package__, "find_by_key.sql")
 LIST_ITEMS = statement(__package__, "list_items.sql")
 LIST_DEAD = statement(__package__, "list_dead.sql")
+LIST_BLOCKED = statement(__package__, "list_blocked.sql")
 LIST_AUDIT = statement(__package__, "list_audit.sql")
 MEASURE_LANES = statement(__package__, "measure_lanes.sql")
 BALANCE = statement(__package__, "balance.sql")
 
 DEPTH_MAX = 100_000  # Counting stops here: no alert needs more, and a scrape stays cheap.
+HEADS_MAX = 1_000  # Dead or held heads of a lane that are looked at, for the same reason.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,11 @@ class AuditView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneDepth:
-    """How many items of a lane are in each state, counted up to DEPTH_MAX."""
+    """How many items of a lane are in each state, counted up to DEPTH_MAX.
+
+    `oldest_due_seconds` is of items that are ready, or parked behind a dead or held head;
+    `blocked_keys` are the order keys with such a head and followers.
+    """
 
     lane: str
     ready: int
@@ -90,7 +96,20 @@ class LaneDepth:
     held: int
     dead: int
     oldest_due_seconds: float
+    blocked_keys: int
     expired_leases: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockedKey:
+    """An order key whose head is dead or held, and the first item that waits behind it."""
+
+    lane: str
+    order_key: str
+    head_id: ItemId
+    head_state: str
+    follower_id: ItemId
+    due_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +181,17 @@ async def list_audit(
 
 async def measure_lanes(db: Queries) -> list[LaneDepth]:
     """Return the depth of every lane; counts stop at DEPTH_MAX."""
-    return [LaneDepth(**dict(row.items())) for row in await db.fetch(MEASURE_LANES, DEPTH_MAX)]
+    rows = await db.fetch(MEASURE_LANES, DEPTH_MAX, HEADS_MAX)
+    return [LaneDepth(**dict(row.items())) for row in rows]
+
+
+async def list_blocked(db: Queries) -> list[BlockedKey]:
+    """Return the order keys with followers behind a dead or held head, by lane and due instant.
+
+    Up to HEADS_MAX dead heads and as many held items of each lane are looked at.
+    """
+    rows = await db.fetch(LIST_BLOCKED, HEADS_MAX)
+    return [BlockedKey(**dict(row.items())) for row in rows]
 
 
 async def balance(db: Queries, lane: str | None = None) -> Balance:

@@ -50,7 +50,13 @@ DEPTH = Gauge(
 PENDING = Gauge("outbox_pending_depth", "Items that wait, ready or parked.", LANE)
 OLDEST_SECONDS = Gauge(
     "oldest_pending_age_seconds",
-    "How long the oldest due item has been due, in seconds; 0 if none is due.",
+    "How long the oldest due item has been due, in seconds; 0 if none is due. Of items that are "
+    "ready, or parked behind a dead or held head.",
+    LANE,
+)
+BLOCKED = Gauge(
+    "blocked_order_keys",
+    "Order keys whose items wait behind a dead or held head; up to 1,000 of each are looked at.",
     LANE,
 )
 DEAD = Gauge("dlq_depth", "Dead letters.", LANE)
@@ -67,5 +73,5 @@ CLOCK_OFFSET = Gauge(
 
 METRICS = (
     CLAIMED, WORKFLOWS, WORKFLOW_FAILURES, CYCLE_SECONDS, WAKE_UPS, CLAIMS, LATENCY_MS, ATTEMPTS,
-    REQUEUED, GAUGE_FAILURES, DEPTH, PENDING, OLDEST_SECONDS, DEAD, STUCK, CLOCK_OFFSET,
+    REQUEUED, GAUGE_FAILURES, DEPTH, PENDING, OLDEST_SECONDS, BLOCKED, DEAD, STUCK, CLOCK_OFFSET,
 )  # fmt: skip

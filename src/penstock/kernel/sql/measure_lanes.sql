@@ -1,4 +1,5 @@
 -- Depths for the metrics. Every count stops at $1 rows, so that no scrape scans a big table.
+-- Items behind a dead or held head wait as well; $2 limits the heads that are looked at.
 -- ORDER BY forces the index: otherwise a lane with few rows is searched among all others.
 SELECT lane.name AS lane,
     (SELECT count(*) FROM (
@@ -15,12 +16,18 @@ SELECT lane.name AS lane,
     (SELECT count(*) FROM (
         SELECT FROM penstock.dead WHERE lane_id = lane.lane_id
         ORDER BY id LIMIT $1) AS d) AS dead,
-    coalesce(extract(epoch FROM now() - (
+    coalesce(extract(epoch FROM now() - least((
         SELECT due_at FROM penstock.ready
         WHERE lane_id = lane.lane_id AND due_at <= now()
         ORDER BY due_at
-        LIMIT 1)), 0)::float8 AS oldest_due_seconds,
+        LIMIT 1), blocked.due_at)), 0)::float8 AS oldest_due_seconds,
+    blocked.keys AS blocked_keys,
     (SELECT count(*) FROM penstock.lease
         WHERE lane_id = lane.lane_id AND expires_at <= now()) AS expired_leases
 FROM penstock.lane
+CROSS JOIN LATERAL (
+    SELECT count(*) AS keys, min(due_at) FILTER (WHERE due_at <= now()) AS due_at
+    FROM penstock.blocked_keys(lane.lane_id, $2)
+    WHERE lane.ordering = 'per_key'
+) AS blocked
 ORDER BY lane.name;
