@@ -255,3 +255,21 @@ async def test_a_producer_may_accept_and_nothing_else(callers: Callers) -> None:
     response = await callers.producer.get(f"/items/{item_id}")
 
     assert problem(response, 403, "forbidden")["scope"] == "read"
+
+
+async def test_a_page_of_items_takes_filters(admin: AsyncClient, penstock: Penstock) -> None:
+    dead = await accept(admin)
+    await end_all(penstock, Dead("refused"))
+    other = await accept(admin, order_key="a")
+
+    async def found(**query: str) -> list[int]:
+        page = (await admin.get("/items", params={"lane": "work"} | query)).json()
+        assert page["next"] is None
+        return [item["id"] for item in page["items"]]
+
+    assert await found(state="dead") == [dead]
+    assert await found(order_key="a") == [other]
+    assert await found(since=LATER.isoformat()) == []
+    assert await found(until=LATER.isoformat()) == [other, dead]
+    refused = await admin.get("/items", params={"lane": "work", "state": "lost"})
+    assert refused.status_code == 400

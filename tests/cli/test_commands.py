@@ -505,3 +505,21 @@ async def test_the_doctor_names_an_item_behind_a_dead_head(cli: Cli, db: Pool) -
     assert found.startswith("warn")
     assert f"1 in {LANE}; item {follower} waits for dead item {head}" in found
     assert f"penstock item why {follower}" in found
+
+
+@pytest.mark.usefixtures("lane")
+def test_items_are_listed_by_filters(cli: Cli) -> None:
+    first = enqueue(cli, "1", "--order-key", "a")
+    second = enqueue(cli, "2", "--due-at", "2199-01-01T00:00:00Z")
+
+    def found(*options: str) -> list[int]:
+        ended = cli("item", "list", LANE, *options, "--json")
+        assert ended.code == 0, ended.err
+        return [json.loads(line)["id"] for line in ended.out.splitlines()]
+
+    assert found() == [second, first]
+    assert found("--state", "scheduled") == [second]
+    assert found("--order-key", "a") == [first]
+    assert found("--since", "-1h") == [second, first]
+    assert found("--until", "-1h") == []
+    assert cli("item", "list", LANE, "--state", "lost").code == 2

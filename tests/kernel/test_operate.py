@@ -312,11 +312,12 @@ async def test_items_are_listed_from_the_newest_with_their_states(
     await end(db, lane, lease, Done())
 
     page = await list_items(db, lane.name, limit=2)
-    rest = await list_items(db, lane.name, after=page[-1].id)
+    rest = await list_items(db, lane.name, after=page.next)
 
-    assert [item.id for item in [*page, *rest]] == everything[::-1]
-    assert [item.state for item in rest] == ["scheduled", "done", "done"]
-    assert all(item.payload is None for item in page)
+    assert [item.id for item in [*page.items, *rest.items]] == everything[::-1]
+    assert [item.state for item in rest.items] == ["scheduled", "done", "done"]
+    assert all(item.payload is None for item in page.items)
+    assert rest.next is None
 
 
 async def audited(db: Connection, item_id: ItemId) -> list[str]:

@@ -267,10 +267,34 @@ async def test_the_head_of_an_order_key_is_found_among_its_own_items(explainer: 
 
 
 async def test_a_page_of_items_touches_one_page_of_items(explainer: Explainer) -> None:
-    items = await inspect.list_items(explainer.connection(), "big", limit=100)
+    page = await inspect.list_items(explainer.connection(), "big", limit=100)
 
-    assert len(items) == 100
+    assert len(page.items) == 100
     assert_bounded(explainer, inspect.LIST_ITEMS, rows=100)
+
+
+FILTERS = {
+    "dead": ("big", inspect.ItemFilter(state="dead"), 100),
+    "held": ("big", inspect.ItemFilter(state="held"), 0),
+    "leased": ("big", inspect.ItemFilter(state="leased"), 0),
+    "scheduled": ("big", inspect.ItemFilter(state="scheduled"), 0),
+    "done": ("big", inspect.ItemFilter(state="done"), 0),
+    "order key": ("line", inspect.ItemFilter(order_key="line-77"), 11),
+    "order key and state": ("line", inspect.ItemFilter(order_key="line-77", state="parked"), 10),
+    "since": ("big", inspect.ItemFilter(since=datetime.now(UTC) + HOUR), 0),
+    "until": ("big", inspect.ItemFilter(until=datetime.now(UTC) - 20 * HOUR), 0),
+}
+
+
+@pytest.mark.parametrize(("lane", "only", "count"), FILTERS.values(), ids=FILTERS)
+async def test_a_filtered_page_of_items_looks_at_a_bounded_number(
+    explainer: Explainer, *, lane: str, only: inspect.ItemFilter, count: int
+) -> None:
+    """Also if none of the newest items matches: those of the big lane are dead."""
+    page = await inspect.list_items(explainer.connection(), lane, only=only, limit=100)
+
+    assert len(page.items) == count
+    assert_bounded(explainer, inspect.LIST_ITEMS, rows=inspect.LOOKED_AT_MAX)
 
 
 async def test_a_page_of_dead_letters_touches_one_page_of_them(explainer: Explainer) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from penstock.api import wire
 from penstock.base.errors import InvalidInput
 from penstock.contract.http import NoParameters
-from penstock.contract.paging import read_id, take_page
+from penstock.contract.paging import read_id
 from penstock.kernel import inspect, operate
 from penstock.kernel.errors import UnknownItem, UnknownLane
 from penstock.kernel.item import Accepted, ItemId, NewItem
@@ -58,15 +58,22 @@ async def accept_many(call: Call[NoParameters, wire.NewItems]) -> wire.AcceptedM
 
 
 async def list_page(call: Call[wire.ItemQuery, None]) -> wire.ItemPage:
-    """Show a page of a lane's items."""
+    """Show a page of a lane's items; one with a filter may be short, and still have a `next`."""
     query = call.parameters
+    only = inspect.ItemFilter(
+        state=query.state, order_key=query.order_key, since=query.since, until=query.until
+    )
     after = read_id(query.after)
     async with call.connection() as db:
-        found = await inspect.list_items(
-            db, query.lane, after=None if after is None else ItemId(after), limit=query.limit + 1
+        page = await inspect.list_items(
+            db,
+            query.lane,
+            only=only,
+            after=None if after is None else ItemId(after),
+            limit=query.limit,
         )
-    items, following = take_page(found, query.limit, lambda item: item.id)
-    return wire.ItemPage(items=[_shown(item) for item in items], next=following)
+    following = None if page.next is None else str(page.next)
+    return wire.ItemPage(items=[_shown(item) for item in page.items], next=following)
 
 
 async def show(call: Call[wire.ItemRef, None]) -> wire.ItemDetail:

@@ -16,6 +16,7 @@ from penstock.kernel import lane as kernel
 from penstock.kernel import why
 from penstock.kernel.api_keys import NAME_LENGTH_MAX, Scope
 from penstock.kernel.enqueue import KEY_LENGTH_MAX
+from penstock.kernel.inspect import ItemState
 from penstock.kernel.settle import REASON_LENGTH_MAX
 
 BATCH_MAX = 1_000  # More goes faster through Python or SQL, in one transaction of the caller.
@@ -50,9 +51,13 @@ class ItemByKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ItemQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which page of a lane's items."""
+    """Which page of a lane's items; `since` and `until` are when an item was accepted."""
 
     lane: str
+    state: ItemState | None = None
+    order_key: ItemKey | None = None
+    since: Instant | None = None
+    until: Instant | None = None
     after: Cursor | None = None
     limit: Limit = 100
 
@@ -191,7 +196,10 @@ class ItemDetail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ItemPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Items, the newest first; `next` is null on the last page."""
+    """Items, the newest first; `next` is null on the last page.
+
+    With a filter by state or time, a page may have fewer items than its limit, or none.
+    """
 
     items: list[Item]
     next: str | None

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 import click
 import msgspec
@@ -24,14 +24,24 @@ from penstock.console.output import (
     raw,
     without,
 )
-from penstock.console.values import ITEM_ID, LIMIT, parse_instant
+from penstock.console.values import ITEM_ID, LIMIT, parse_instant, parse_when
 from penstock.kernel.enqueue import check, enqueue, enqueue_many
 from penstock.kernel.errors import UnknownItem
-from penstock.kernel.inspect import ItemView, find_item, list_items, read_attempts, read_item
+from penstock.kernel.inspect import (
+    ItemFilter,
+    ItemPage,
+    ItemState,
+    ItemView,
+    find_item,
+    list_items,
+    read_attempts,
+    read_item,
+)
 from penstock.kernel.item import Accepted, ItemId, NewItem
 from penstock.kernel.why import Reason, why_item
 from penstock.postgres.pool import Connection
 
+PAGES_MAX = 100  # Of 1,000 items each: seconds, and then the command says how to continue.
 LINE_BYTES_MAX = 64 * 1024 * 1024  # The largest payload that a lane may allow.
 
 
@@ -122,18 +132,56 @@ def _finder(
 
 @item.command("list")
 @click.argument("lane")
+@click.option("--state", type=click.Choice(get_args(ItemState)), help="Only in this state.")
+@click.option("--order-key", help="Only with this order key.")
+@click.option("--since", metavar="INSTANT", help="Accepted then or later; -1h is an hour ago.")
+@click.option("--until", metavar="INSTANT", help="Accepted before.")
 @click.option("--limit", type=LIMIT, default=20, show_default=True, help="How many.")
 @click.option("--after", type=ITEM_ID, metavar="ID", help="Continue after this item.")
 @data_dir_option
 @json_option
-def list_(
-    *, lane: str, limit: int, after: int | None, data_dir: Path | None, as_json: bool
+def list_(  # noqa: PLR0913  One parameter per option.
+    *,
+    lane: str,
+    state: ItemState | None,
+    order_key: str | None,
+    since: str | None,
+    until: str | None,
+    limit: int,
+    after: int | None,
+    data_dir: Path | None,
+    as_json: bool,
 ) -> None:
-    """List a lane's items, the newest first."""
+    """List a lane's items, the newest first.
+
+    With a filter by state or time, up to 100,000 items are looked at; if there are more, the
+    command prints with which --after to continue.
+    """
+    only = ItemFilter(
+        state=state,
+        order_key=order_key,
+        since=parse_when(since, field="--since"),
+        until=parse_when(until, field="--until"),
+    )
     start = None if after is None else ItemId(after)
-    found = ask(data_dir, lambda db: list_items(db, lane, after=start, limit=limit))
-    rows = [without(asdict(each), ["payload", "lane"]) for each in found]
+    page = ask(data_dir, lambda db: _read_pages(db, lane, only=only, after=start, limit=limit))
+    rows = [without(asdict(each), ["payload", "lane"]) for each in page.items]
     print_rows(rows, as_json=as_json, none=f"lane {lane} has no items here")
+    if page.next is not None and len(page.items) < limit:
+        click.echo(f"there are more items to look at: --after {page.next}", err=True)
+
+
+async def _read_pages(
+    db: Connection, lane: str, *, only: ItemFilter, after: ItemId | None, limit: int
+) -> ItemPage:
+    """Read until there are `limit` items; a page with a filter may be short."""
+    items: list[ItemView] = []
+    for _ in range(PAGES_MAX):
+        page = await list_items(db, lane, only=only, after=after, limit=limit - len(items))
+        items, after = items + page.items, page.next
+        if after is None or len(items) == limit:
+            break
+    return ItemPage(items=items, next=after)
 
 
 # ------------------------------------------------------------------------------------- enqueue

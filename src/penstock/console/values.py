@@ -57,6 +57,18 @@ def parse_instant(text: str, *, field: str) -> datetime:
     return instant
 
 
+def parse_when(text: str | None, *, field: str) -> datetime | None:
+    """Read an instant as everywhere, or `-1h` for that long ago."""
+    if text is None:
+        return None
+    try:
+        if text.startswith("-"):
+            return datetime.now(UTC) - parse_duration(text[1:], field=field)
+        return parse_instant(text, field=field).astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(field, "is too far away") from None
+
+
 def parse_policy(words: Iterable[str]) -> dict[str, Any]:
     """Read `key=value` words as changes of a lane's policy; the database checks ranges."""
     changes: dict[str, Any] = {}

@@ -1,7 +1,8 @@
 """Read items, attempts, dead letters, audit entries and depths. Never writes."""
 
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, fields
+from datetime import UTC, date, datetime
+from typing import Literal
 
 from penstock.kernel.errors import UnknownItem
 from penstock.kernel.item import ItemId
@@ -20,7 +21,31 @@ MEASURE_LANES = statement(__package__, "measure_lanes.sql")
 BALANCE = statement(__package__, "balance.sql")
 
 DEPTH_MAX = 100_000  # Counting stops here: no alert needs more, and a scrape stays cheap.
+LOOKED_AT_MAX = 1_000  # Items that one filtered page looks at: as many as the largest page has.
+ID_MAX = 2**63 - 1
 HEADS_MAX = 1_000  # Dead or held heads of a lane that are looked at, for the same reason.
+
+ItemState = Literal[
+    "scheduled", "ready", "parked", "leased", "held", "dead", "cancelled", "done"
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemFilter:
+    """Which items of a lane: by state, order key, and the instant when they were accepted."""
+
+    state: ItemState | None = None
+    order_key: str | None = None
+    since: datetime | None = None  # Accepted then or later.
+    until: datetime | None = None  # Accepted before.
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether an index finds exactly the items that match."""
+        return self.state is None and self.since is None and self.until is None
+
+
+ALL = ItemFilter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +63,14 @@ class ItemView:
     created_at: datetime
     attempts: int
     payload: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemPage:
+    """Items, the newest first; `next` is the `after` of the next page, None on the last."""
+
+    items: list[ItemView]
+    next: ItemId | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,11 +188,40 @@ async def read_attempts(db: Queries, item_id: ItemId) -> list[AttemptView]:
 
 
 async def list_items(
-    db: Queries, lane: str, *, after: ItemId | None = None, limit: int = 100
-) -> list[ItemView]:
-    """Return a page of a lane's items without payloads, the newest first; `after` continues it."""
+    db: Queries,
+    lane: str,
+    *,
+    only: ItemFilter = ALL,
+    after: ItemId | None = None,
+    limit: int = 100,
+) -> ItemPage:
+    """Return a page of a lane's items without payloads, the newest first; `after` continues it.
+
+    With a filter by state or time, LOOKED_AT_MAX items are looked at, so that a page may have
+    fewer than `limit` items, or none, and still a `next`.
+    """
     found = await read_lane(db, lane)
-    return [_to_item(row) for row in await db.fetch(LIST_ITEMS, found.lane_id, after, limit)]
+    rows = await db.fetch(
+        LIST_ITEMS, found.lane_id, min(after or ID_MAX, _id_bound(only.until)), limit + 1,
+        only.state, only.order_key, only.since, only.until,
+        limit + 1 if only.is_exact else max(limit + 1, LOOKED_AT_MAX),
+    )  # fmt: skip
+    items = [_to_item(row) for row in rows if row["id"] is not None]
+    if len(items) > limit:
+        return ItemPage(items=items[:limit], next=items[limit - 1].id)
+    return ItemPage(items=items, next=rows[0]["looked_until"])
+
+
+def _id_bound(until: datetime | None) -> int:
+    """Return an id above those accepted before `until`.
+
+    Ids of a day start at day << 32. They may lag behind the clock, and are ahead of it only if the
+    transaction that accepted the item began on the day before.
+    """
+    if until is None:
+        return ID_MAX
+    days = (until.astimezone(UTC).date() - date(1970, 1, 1)).days
+    return max(0, days + 2) << 32
 
 
 async def list_dead(
@@ -203,4 +265,4 @@ async def balance(db: Queries, lane: str | None = None) -> Balance:
 
 
 def _to_item(row: Row) -> ItemView:
-    return ItemView(**dict(row.items()))
+    return ItemView(**{each.name: row[each.name] for each in fields(ItemView)})

@@ -11,12 +11,11 @@ from penstock.base.errors import InvalidInput
 from penstock.base.settings import settings
 from penstock.console.database import ask, data_dir_option
 from penstock.console.output import json_option, print_json, print_record, print_rows, raw, without
-from penstock.console.values import LIMIT
+from penstock.console.values import LIMIT, parse_when
 from penstock.domains.webhooks import wire
 from penstock.domains.webhooks.accept import accept_events
 from penstock.domains.webhooks.commands.subscription.typed_options import (
     in_typed_words,
-    parse_when,
     read_text,
     tenant_option,
     utf8,

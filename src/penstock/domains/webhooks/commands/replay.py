@@ -22,12 +22,11 @@ from penstock.console.output import (
     progress_bar,
     without,
 )
-from penstock.console.values import ID_MAX, LIMIT
+from penstock.console.values import ID_MAX, LIMIT, parse_when
 from penstock.domains.webhooks.commands.subscription.typed_options import (
     in_typed_words,
     parse_rate,
     parse_types,
-    parse_when,
     subscription_argument,
     utf8,
 )

@@ -6,7 +6,7 @@ The domain names fields as its REST API does; who types commands knows options i
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from math import isfinite
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +14,7 @@ from typing import TypeVar
 import click
 
 from penstock.base.errors import InvalidInput
-from penstock.console.values import parse_duration, parse_instant
+from penstock.console.values import parse_duration
 from penstock.domains.webhooks.event import DEFAULT_TENANT
 from penstock.domains.webhooks.subscription import STANDARD_SCHEDULE
 
@@ -95,18 +95,6 @@ def parse_rate(text: str, *, field: str) -> float | None:
     if not isfinite(rate):  # JSON has no such numbers, and would make them none.
         raise InvalidInput(field, f"{text!r:.60} is out of range")
     return rate
-
-
-def parse_when(text: str | None, *, field: str) -> datetime | None:
-    """Read an instant as everywhere, or `-1h` for that long ago."""
-    if text is None:
-        return None
-    try:
-        if text.startswith("-"):
-            return datetime.now(UTC) - parse_duration(text[1:], field=field)
-        return parse_instant(text, field=field).astimezone(UTC)
-    except OverflowError:
-        raise InvalidInput(field, "is too far away") from None
 
 
 def parse_schedule(text: str) -> list[timedelta] | None:
