@@ -3,10 +3,14 @@
 import asyncio
 from datetime import UTC, datetime
 
+from structlog.testing import capture_logs
+
 from penstock import Item
 from penstock.base.log import get_logger
 from penstock.base.meter import Meter
+from penstock.kernel.enqueue import enqueue
 from penstock.kernel.heartbeat import ALIVE_FOR, FORGOTTEN_AFTER, list_workers, report_worker
+from penstock.kernel.item import NewItem
 from penstock.kernel.lane import Lane
 from penstock.kernel.sweep import sweep
 from penstock.postgres.pool import Connection, Pool
@@ -60,3 +64,25 @@ async def test_the_sweeper_removes_a_worker_that_was_not_seen_for_a_day(
     await sweep(pool, meter=Meter(), log=get_logger(), now=last_seen + FORGOTTEN_AFTER + SECOND / 2)
 
     assert [row.name for row in await list_workers(db)] == ["busy"]
+
+
+async def test_a_worker_that_cannot_write_its_row_runs_its_items(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """The row is for people: a missing grant on it must not stop the work."""
+    await db.execute("ALTER TABLE penstock.worker RENAME TO worker_of_another_role")
+    has_run = asyncio.Event()
+
+    async def run(_item: Item[object]) -> None:
+        has_run.set()
+
+    with capture_logs() as lines:
+        worker, stop = worker_of(dsn, pool, kind_of(lane, run)), asyncio.Event()
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            group.create_task(worker.run(stop))
+            await enqueue(db, lane.name, NewItem(payload=None))
+            await has_run.wait()
+            stop.set()
+
+    failed = [line for line in lines if line["event"] == "report.failed"]
+    assert {line["error"] for line in failed} == {"UndefinedTableError"}

@@ -3,16 +3,18 @@
 import asyncio
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from secrets import token_hex
 from time import monotonic
 from typing import Any
 
+import asyncpg
+
 from penstock.base.aio import alongside, spawn, supervise
 from penstock.base.clock import boot_seconds
-from penstock.base.log import Logger
+from penstock.base.log import Logger, describe
 from penstock.base.loop_watch import watch_loop
 from penstock.base.meter import Meter
 from penstock.kernel import metrics
@@ -84,7 +86,7 @@ class Worker:
             with watch_loop(self._blocked_limit, self._log_blocked):
                 async with alongside(*watchers):
                     await self._run_lanes(stop)
-            await self._remove()
+            await self._report(remove_worker(self.pool, self.name))
         except TimeoutError:
             self.log.error(
                 "worker.abandoned", worker=self.name, reason="the database is unavailable"
@@ -215,21 +217,17 @@ class Worker:
         """Update this worker's row; in its own task, so that a lock on it delays no renewal."""
         lanes = sorted(runner.lane.name for runner in self._runners.values())
         while True:
-            try:
-                with database_away():
-                    await report_worker(self.pool, self.name, lanes)
-            except DatabaseAway as away:
-                self.log.warning("report.failed", worker=self.name, reason=away.reason)
+            await self._report(report_worker(self.pool, self.name, lanes))
             await asyncio.sleep(HEARTBEAT_INTERVAL.total_seconds())
 
-    async def _remove(self) -> None:
-        """Delete this worker's row; if that fails, the row shows that it was not seen lately."""
+    async def _report(self, work: Coroutine[Any, Any, None]) -> None:
+        """Write or delete this worker's row; a failure is logged, since no item depends on it."""
         try:
             async with asyncio.timeout(SETTLE_GRACE.total_seconds()):
                 with database_away():
-                    await remove_worker(self.pool, self.name)
-        except (DatabaseAway, TimeoutError):
-            self.log.warning("report.failed", worker=self.name, reason="the row is not deleted")
+                    await work
+        except (DatabaseAway, asyncpg.PostgresError, TimeoutError) as failure:
+            self.log.warning("report.failed", worker=self.name, **describe(failure))
 
     @property
     def lanes(self) -> list[Lane]:
