@@ -20,6 +20,7 @@ from penstock.kernel.inspect import read_attempts
 from penstock.kernel.item import ItemId
 from penstock.kernel.lane import Lane
 from penstock.kernel.runner import LaneRunner
+from penstock.postgres.clock import DatabaseClock
 from penstock.postgres.pool import Pool
 from tests.kernel.scene import HOUR, PATIENCE, kind_of, outcomes_of, state_of, worker_of
 
@@ -252,8 +253,16 @@ async def test_a_lane_runs_no_more_plain_functions_than_it_has_threads(
     kind = in_threads(kind_of(lane, lambda item: Retry(str(item))))
     wide = replace(lane, concurrency=THREADS_MAX + 1)
 
-    runner = LaneRunner(pool, kind, wide, "test", Meter(), get_logger())
+    runner = LaneRunner(
+        pool=pool,
+        kind=kind,
+        lane=wide,
+        worker="test",
+        meter=Meter(),
+        log=get_logger(),
+        clock=DatabaseClock(),
+    )
     at_start = runner.executor.lane.concurrency
-    runner.polled(replace(lane, concurrency=1_000), due_in=None, began_at=0)
+    runner.polled(replace(lane, concurrency=1_000), due_in=None, is_behind=False)
 
     assert (at_start, runner.executor.lane.concurrency) == (THREADS_MAX, THREADS_MAX)

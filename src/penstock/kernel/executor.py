@@ -179,13 +179,12 @@ class Executor:
             await self._until_start(held, claimed)
         began_at = monotonic()
         refusal = self._refusal(held, claimed, began_at)
-        if refusal is None and held.lease.marks_starts:
-            await self._mark_started(held, [claimed])
-            began_at = monotonic()
-            refusal = RETURNED if self._is_withdrawn(held) else None
         if refusal is not None:
             self._end(held, claimed, refusal, began_at=began_at)
             return
+        if held.lease.marks_starts and not await self._mark_started(held, [claimed]):
+            return
+        began_at = monotonic()
         try:
             ending = await execute(
                 claimed,
@@ -213,8 +212,8 @@ class Executor:
             batch.append(self._waiting.popleft()[1])
         if first.start_in > 0:
             await self._until_start(held, first)
-        if held.lease.marks_starts:
-            await self._mark_started(held, batch)
+        if held.lease.marks_starts and not await self._mark_started(held, batch):
+            return
         began_at = monotonic()
         refusals = {claimed.id: self._refusal(held, claimed, began_at) for claimed in batch}
         wanted = [claimed for claimed in batch if refusals[claimed.id] is None]
@@ -266,17 +265,25 @@ class Executor:
         )
         self.on_ended()
 
-    async def _mark_started(self, held: HeldLease, batch: Sequence[Claimed]) -> None:
-        """Commit that items are about to start; if that fails, none of the lease starts any more.
+    async def _mark_started(self, held: HeldLease, batch: Sequence[Claimed]) -> bool:
+        """Commit that items are about to start; return them, and false, if they may not.
 
-        An item that was marked and is then returned has not started, whatever its mark says.
+        If the mark cannot be written, no other item of the lease starts either. An item that was
+        marked and is then returned has not started, whatever its mark says.
         """
+        is_marked = False
         try:
-            is_valid = await self.fence.mark_started(held.lease.token, [each.id for each in batch])
-        except DatabaseAway:
-            is_valid = False
-        if not is_valid:
-            held.lose()
+            with suppress(DatabaseAway):
+                item_ids = [each.id for each in batch]
+                is_marked = await self.fence.mark_started(held.lease.token, item_ids)
+        finally:
+            if not is_marked:
+                held.lose()
+            may_start = is_marked and not self._is_withdrawn(held)
+            if not may_start:
+                for claimed in batch:
+                    self._end(held, claimed, RETURNED, began_at=monotonic())
+        return may_start
 
     async def _until_start(self, held: HeldLease, claimed: Claimed) -> None:
         """Wait for the item's start. A stop ends the wait; the item is then returned."""
