@@ -52,19 +52,23 @@ def _send_round(sockets: dict[int, socket.socket], *, until: float) -> tuple[int
     for number in sockets:
         poll.register(number, select.POLLOUT)
     failed: list[int] = []
+    sent_bytes = 0
     while left and time.monotonic() < until:
         for number, _ in poll.poll(max(0.0, until - time.monotonic()) * 1000):
             try:
-                left[number] -= sockets[number].send(PIECE)
+                sent = sockets[number].send(PIECE)
             except BlockingIOError:
                 continue
             except OSError:
                 failed.append(number)
-            if number in failed or left[number] <= 0:
+                sent = left[number]
+            else:
+                sent_bytes += sent
+            left[number] -= sent
+            if left[number] <= 0:
                 del left[number]
                 poll.unregister(number)
-    sent = len(sockets) * BYTES_PER_ROUND - sum(left.values())
-    return sent, failed
+    return sent_bytes, failed
 
 
 def main() -> None:
