@@ -30,14 +30,14 @@ from tests.fault.payout_worker import LANE
 from tests.fault.waiting import until
 
 SEED = int(os.environ.get("PENSTOCK_FAULT_SEED", "18"))
-ITEMS = 10_000
-KILLS = 20
+KILLS = int(os.environ.get("PENSTOCK_FAULT_KILLS", "6"))
+ITEMS = 500 * KILLS
 WORKERS = 3
 CONCURRENCY = 20
 LEASE = timedelta(seconds=1.5)
 
-STOPPED_WORKERS = 9
-ROUNDS = 3  # With the sweeper, and as many without: 54 stops.
+STOPPED_WORKERS = 3
+ROUNDS = int(os.environ.get("PENSTOCK_FAULT_STOPS", "6")) // STOPPED_WORKERS
 SHORT_LEASE = timedelta(seconds=1)
 
 
