@@ -549,8 +549,8 @@ def test_a_replay_is_confirmed_with_the_number_of_its_events(ready: Cli) -> None
     unconfirmed = ready("replay", "start", made)
     nothing = ready("replay", "start", made, "--until", "-1h")
 
-    said = f"--yes: is needed where nobody can answer: Send 1 events to subscription {made}?"
-    assert refused(unconfirmed, 2) == said
+    message = f"--yes: is required without a terminal: Send 1 events to subscription {made}?"
+    assert refused(unconfirmed, 2) == message
     assert nothing.out == "there is nothing to replay\n"
     assert ready("replay", "list").err == "there are no replays here\n"
 

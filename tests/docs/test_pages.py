@@ -31,7 +31,7 @@ API = "http://127.0.0.1:8080"
 MAKEFILE_TARGET = re.compile(r"^([a-z-]+):.*##", re.MULTILINE)
 METRIC_NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b(?=[{\[ ])")
 FUNCTIONS_OF_PROMQL = {"sum", "rate", "delta"}
-SYSTEM_COMMANDS = {"cp", "createdb", "export", "pg_dump", "pg_restore", "python"}
+SYSTEM_COMMANDS = {"cp", "createdb", "export", "pg_dump", "pg_restore", "psql", "python"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

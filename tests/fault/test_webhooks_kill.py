@@ -50,10 +50,11 @@ SEED = int(os.environ.get("PENSTOCK_FAULT_SEED", "18"))
 PRODUCERS = 5  # The first of them publishes its events to Kafka.
 KILL_GROUPS = 16 + EVENTS // 500  # About one per second, while events are sent.
 CONCURRENCY = 5  # Deliveries in progress at once.
-DRAIN_SECONDS = 60 + EVENTS / 100
+# Each delivery that is planned to fail may reopen the breaker of its endpoint, for 30 s.
+DRAIN_SECONDS = 300 + EVENTS / 100
 
 
-@pytest.mark.timeout(180 + EVENTS / 50)
+@pytest.mark.timeout(480 + EVENTS / 50)
 @pytest.mark.covers("B71")
 async def test_no_webhook_is_lost_and_only_attempts_interrupted_by_a_kill_are_repeated(
     tmp_path: Path,

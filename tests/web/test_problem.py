@@ -25,7 +25,8 @@ FAMILIES = {
     "Unavailable": 503,
 }
 OPERATORS_FAULT = {
-    "PenstockError", "BadSetting", "BadApp", "BadDomain", "BadMigration", "Denied",
+    "PenstockError", "BadSetting", "BadApp", "BadDomain", "BadMigration", "MigrationDenied",
+    "Denied",
 }  # fmt: skip
 # Of all errors from 500 on, what a caller sees besides the status.
 EXPOSED = {
