@@ -129,7 +129,7 @@ async def _run_batch(
     if isinstance(found, Lease):
         found = await with_history(db, found)
         if kind.preload is not None:
-            found = await preload(db, found, kind)
+            found = await preload(db, found, kind, fence=VALID)
         failures = FailureLog(log, kind, lambda: lane.error_detail)
         endings = await _endings(found, kind, failures=failures, now=now)
         ended = [Ended(*each, 0) for each in endings]

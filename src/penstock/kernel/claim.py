@@ -3,10 +3,11 @@
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from time import monotonic
+from typing import Any
 
 import msgspec
 
-from penstock.kernel.item import ItemId, LastAttempt
+from penstock.kernel.item import Item, ItemId, LastAttempt
 from penstock.kernel.pace import LATE_MIN
 from penstock.postgres.clock import DatabaseClock
 from penstock.postgres.pool import Connection
@@ -43,7 +44,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     payload: str
     start_in: float
     last: LastAttempt | None = None
-    preloaded: object = None  # What the kind's `preload` returned for the item.
+    preloaded: Item[Any] | None = None  # As the handler gets it, after the kind's `preload`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,9 @@ def watchdog_of(kind: AnyKind, log: Logger) -> Watchdog:
 def to_item(
     claimed: Claimed, kind: AnyKind, token: int, *, fence: Fence | None = None
 ) -> Item[Any]:
-    """Build the handler's Item; raises one of UNDECODABLE for a payload of another type."""
+    """Return the handler's item; raises one of UNDECODABLE for a payload of another type."""
+    if claimed.preloaded is not None:
+        return claimed.preloaded
     return Item(
         id=claimed.id,
         lane=kind.lane,
@@ -45,16 +47,10 @@ def to_item(
         due_at=claimed.due_at,
         not_after=claimed.not_after,
         token=token,
-        payload=_payload(claimed, kind),
+        payload=decoder(kind.payload_type).decode(claimed.payload),
         last=claimed.last,
         fence=fence,
     )
-
-
-def _payload(claimed: Claimed, kind: AnyKind) -> object:
-    if claimed.preloaded is not None:
-        return claimed.preloaded
-    return decoder(kind.payload_type).decode(claimed.payload)
 
 
 async def execute(

@@ -189,7 +189,9 @@ class LaneRunner:
         """Return the lease with the history of its items, and what the kind preloads."""
         try:
             lease = await with_history(db, lease)
-            return lease if self.kind.preload is None else await preload(db, lease, self.kind)
+            if self.kind.preload is None:
+                return lease
+            return await preload(db, lease, self.kind, fence=self.executor.fence)
         except BaseException:
             # No other worker can claim these items before the lease expires.
             self.executor.give_back(lease)

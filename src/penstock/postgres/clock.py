@@ -26,6 +26,8 @@ class DatabaseClock:
     _low: float = float("-inf")
     _high: float = float("inf")
     _observed_at: float = float("-inf")
+    is_known: bool = False  # Whether there was an answer.
+    _ahead: float = 0.0  # The middle of the limits, once there was an answer.
 
     def observe(
         self, *, sent_at: float, received_at: float, answered_at: float, read_at: float
@@ -41,11 +43,8 @@ class DatabaseClock:
             if low <= self._high + drift and self._low - drift <= high:
                 low, high = max(low, self._low - drift), min(high, self._high + drift)
         self._low, self._high, self._observed_at = low, high, read_at
-
-    @property
-    def is_known(self) -> bool:
-        """Whether there was an answer."""
-        return self._low > float("-inf")
+        self._ahead = (low + high) / 2
+        self.is_known = True
 
     @property
     def error(self) -> float:
@@ -57,19 +56,15 @@ class DatabaseClock:
         """The seconds by which the machine's clock is ahead of the database's, if it is known."""
         if not self.is_known:
             return None
-        return self.local.microseconds() / 1_000_000 - self._seconds(monotonic())
+        return self.local.microseconds() / 1_000_000 - monotonic() - self._ahead
 
     def microseconds(self) -> int:
         """Return the database's current instant in microseconds since 1970."""
         if not self.is_known:
             return self.local.microseconds()
-        return int(self._seconds(monotonic()) * 1_000_000)
+        return int((monotonic() + self._ahead) * 1_000_000)
 
     def to_monotonic(self, at: datetime) -> float:
         """Return the monotonic instant at which the database's clock shows `at`."""
         assert self.is_known, "an instant of the database comes with an answer"
-        return at.timestamp() - self._seconds(0.0)
-
-    def _seconds(self, moment: float) -> float:
-        """Return what the database's clock shows at a monotonic instant."""
-        return moment + (self._low + self._high) / 2
+        return at.timestamp() - self._ahead
