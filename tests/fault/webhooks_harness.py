@@ -12,7 +12,7 @@ from datetime import timedelta
 from math import inf
 from pathlib import Path
 from time import time
-from typing import Literal, LiteralString, TypeAlias
+from typing import Any, Literal, LiteralString, TypeAlias
 
 import httpx
 
@@ -48,7 +48,7 @@ CALL_TIMEOUT_SECONDS = 15  # On a busy machine an answer may take seconds.
 NO_PID = 0
 LAST_LINES = 40  # Of each log, printed after a failure.
 
-POLICY = {
+POLICY: dict[str, Any] = {
     # Short for killed workers, and long enough for running ones on a busy machine.
     "lease": timedelta(seconds=3),
     "backoff_base": timedelta(milliseconds=50),

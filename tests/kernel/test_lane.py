@@ -154,8 +154,9 @@ async def test_a_cap_below_the_base_is_refused(db: Connection, lane: Lane) -> No
 
 async def test_a_field_that_is_none_is_refused(db: Connection, lane: Lane) -> None:
     for name in ("speed", "lane_id", "version"):
+        change: dict[str, Any] = {name: 1}
         with pytest.raises(InvalidInput, match=name):
-            await set_lane(db, lane.name, who="test", **{name: 1})
+            await set_lane(db, lane.name, who="test", **change)
 
 
 async def test_one_wrong_value_keeps_the_others_from_being_set(db: Connection, lane: Lane) -> None:

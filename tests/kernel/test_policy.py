@@ -39,7 +39,7 @@ async def test_every_column_of_the_table_is_a_field_and_the_other_way_round(
 
     columns = {row["column_name"] for row in rows}
 
-    assert columns - {"lane_id", "name", "version"} == set(FIELDS)
+    assert columns - {"lane_id", "name", "owner", "guards", "version"} == set(FIELDS)
 
 
 async def test_the_table_has_the_same_defaults(db: Connection) -> None:
@@ -119,7 +119,7 @@ def step(limit: float | timedelta) -> Any:
     ],
 )
 async def test_a_refusal_says_what_is_allowed(
-    shared: Connection, shared_lane: Lane, *, name: str, value: object, message: str
+    shared: Connection, shared_lane: Lane, *, name: str, value: Any, message: str
 ) -> None:
     with pytest.raises(InvalidInput) as refused:
         await set_lane(shared, shared_lane.name, who="test", **{name: value})

@@ -1,6 +1,7 @@
 """Why has my item not run? Each obstacle is named, with the values that a person needs."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ async def _worker(db: Connection, lane: Lane) -> None:
     await report_worker(db, "host:7:ab", [lane.name, "ordered"], now=NOON)
 
 
-async def ordered_lane(db: Connection, **policy: object) -> Lane:
+async def ordered_lane(db: Connection, **policy: Any) -> Lane:
     return await create_lane(db, "ordered", who="test", ordering="per_key", **policy)
 
 

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from penstock.kernel.claim import SLOTS_AHEAD
 from penstock.kernel.lane import create_lane, read_lane
 from penstock.postgres.pool import Connection, connect
 from penstock.postgres.search_path import extend_search_path
@@ -151,18 +150,6 @@ async def test_an_impossible_update_is_refused(
         await session.execute(f"UPDATE exec_rate_config SET {change} WHERE item_type = 'PAYMENT'")
 
     assert (await read_lane(session, "payment")).version == 1
-
-
-async def test_the_function_counts_on_the_slots_that_workers_take_ahead(
-    session: Connection,
-) -> None:
-    """The view has no caller that could give it."""
-    arguments: str = await session.fetchval(
-        "SELECT pg_get_function_arguments('penstock.set_lane'::regproc)"
-    )
-    ahead = arguments.rpartition("DEFAULT ")[2]
-
-    assert await session.fetchval("SELECT $1::text::interval", ahead.split("'")[1]) == SLOTS_AHEAD
 
 
 # -------------------------------------------------------------------------------------- claims

@@ -32,6 +32,8 @@ REMOVED = (
     # The kernel looks up functions of the slots when it calls them, not before.
     r"function enqueue_many\(.*",
     r"function slot_newcomers\(.*",
+    # Items of an owned lane are enqueued by its domain.
+    r"function (enqueue|enqueue_staged)\(.*",
     # Strict pools.
     r"function (assign_slots|set_slot_config)\(.*",
     # Run as their owner.
@@ -72,6 +74,10 @@ ADDED = (
     r"(column|constraint) lane\b.*on_lost.*",
     r"column lease\b.*started_ids.*",
     r"function select_items\(.*",
+    # Owned lanes.
+    r"(column|constraint) lane\b.*(owner|guards).*",
+    r"function (enqueue|enqueue_staged)\(.*owner text.*",
+    r"function (check_guard|policy_values|reset_order)\(.*",
     # Workers that run.
     r"(relation|column|constraint) worker\b.*",
     r"index CREATE UNIQUE INDEX worker_pkey .*",

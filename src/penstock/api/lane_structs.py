@@ -11,7 +11,11 @@ from penstock.kernel.policy import PolicyField
 
 COUNT = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
-LANE = "A lane and its policy. `rate` is items per second over all workers; null means no limit."
+LANE = (
+    "A lane and its policy. `rate` is items per second over all workers; null means no limit. "
+    "`owner` is the domain that the lane belongs to; `guards` are the verbs and fields that it "
+    "refuses to others, each with what to use instead."
+)
 BACKOFF = "How the wait grows: base * multiplier ** (first_exponent + failures - 1), capped."
 LANE_CHANGE = "The fields of a policy to set; others keep their values. Durations are ISO 8601."
 BACKOFF_CHANGE = "The fields of a backoff to set."
@@ -35,7 +39,7 @@ def lane_structs(
         shown.append((name, _struct(title, inner, BACKOFF, module=module)))
         change = _struct(f"{title}Change", inner_change, BACKOFF_CHANGE, module=module)
         changed.append((name, change | UnsetType, UNSET))
-    shown.append(("version", int))
+    shown += [("owner", str | None), ("guards", dict[str, str]), ("version", int)]
     return (
         _struct("Lane", shown, LANE, module=module),
         _struct("LaneChange", changed, LANE_CHANGE, module=module),

@@ -129,7 +129,8 @@ def _switch(name: str, data_dir: Path | None, *, enabled: bool, as_json: bool) -
 
 def policy(found: Lane) -> dict[str, Any]:
     """Return a lane as one flat record, with the field names that `lane set` takes."""
-    return {"name": found.name} | policy_of(found) | {"version": found.version}
+    owned = {"owner": found.owner, "guards": dict(found.guards)}
+    return {"name": found.name} | policy_of(found) | owned | {"version": found.version}
 
 
 def _row(found: Lane, depth: LaneDepth | None) -> dict[str, Any]:

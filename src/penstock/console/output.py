@@ -65,6 +65,8 @@ def text(value: object) -> str:
             return duration(value)
         case list() | tuple():
             return ", ".join(map(text, value))  # pyright: ignore[reportUnknownArgumentType]
+        case dict():
+            return "; ".join(f"{name}: {text(each)}" for name, each in value.items()) or ABSENT  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         case msgspec.Raw():
             return bytes(value).decode()
         case float():

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, LiteralString
 
 from penstock.base.errors import InvalidInput, PenstockError
-from penstock.kernel.errors import KeyConflict, SlotRefused, UnknownLane
+from penstock.kernel.errors import KeyConflict, LaneIsOwned, SlotRefused, UnknownLane
 
 DRIVERS = ("asyncpg", "psycopg", "sqlalchemy")
 
@@ -91,6 +91,8 @@ def _translate(lane: str, failure: BaseException) -> PenstockError | None:
     match getattr(raised, "sqlstate", None):
         case "PS404":
             return UnknownLane(lane)
+        case "PS403":
+            return LaneIsOwned(**json.loads(_detail(raised)))
         case "PS422":
             refusal = json.loads(_detail(raised))
             return SlotRefused(refusal["pool"], refusal["reason"])

@@ -32,12 +32,14 @@ async def enqueue(
     *,
     payload_type: type[Any] | None = None,
     at: datetime | None = None,
+    owner: str | None = None,
 ) -> Accepted:
     """Accept one item in the transaction of `connection` (asyncpg, psycopg 3 or SQLAlchemy).
 
-    The same key again returns the first item; with another payload it raises KeyConflict.
+    The same key again returns the first item; with another payload it raises KeyConflict. A domain
+    passes its name as `owner` for a lane of its own; others get LaneIsOwned there.
     """
-    arguments = (lane, *_columns(item, payload_type), at)
+    arguments = (lane, *_columns(item, payload_type), at, owner)
     return _accepted(await driver.fetch_row(connection, ENQUEUE, arguments))
 
 
@@ -48,9 +50,10 @@ def enqueue_blocking(
     *,
     payload_type: type[Any] | None = None,
     at: datetime | None = None,
+    owner: str | None = None,
 ) -> Accepted:
     """Like `enqueue`, on a blocking connection (psycopg 3 or SQLAlchemy)."""
-    arguments = (lane, *_columns(item, payload_type), at)
+    arguments = (lane, *_columns(item, payload_type), at, owner)
     return _accepted(driver.fetch_row_blocking(connection, ENQUEUE, arguments))
 
 
@@ -61,6 +64,7 @@ async def enqueue_many(
     *,
     payload_type: type[Any] | None = None,
     at: datetime | None = None,
+    owner: str | None = None,
 ) -> list[Accepted]:
     """Accept many items with COPY, all or none; the answers are in the order of the items."""
     accepted: list[Accepted] = []
@@ -73,7 +77,7 @@ async def enqueue_many(
                 await db.copy_records_to_table(
                     "penstock_staged", records=chunk, columns=STAGED_COLUMNS, schema_name="pg_temp"
                 )
-                answer = db.fetch(ENQUEUE_STAGED, lane, at)
+                answer = db.fetch(ENQUEUE_STAGED, lane, at, owner)
                 rows, chunk = await meanwhile(answer, lambda: next(chunks, None))
                 accepted += map(_accepted, rows)
                 await db.execute(CLEAR_STAGING)

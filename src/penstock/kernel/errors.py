@@ -3,14 +3,14 @@
 PenstockError
 ├── NotFound: UnknownLane, UnknownItem, UnknownKey, UnknownReplay
 ├── Conflict: KeyConflict, StateConflict, LaneNotEmpty, SlotRefused
-└── Denied: Unauthenticated, Forbidden
+└── Denied: Unauthenticated, Forbidden, LaneIsOwned
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from penstock.base.errors import Conflict, Denied, NotFound
+from penstock.base.errors import Conflict, Denied, ExitCode, NotFound
 
 
 @dataclass(eq=False)
@@ -134,3 +134,23 @@ class Forbidden(Denied):
 
     def __str__(self) -> str:
         return f"this needs a key with the scope {self.scope!r}"
+
+
+@dataclass(eq=False)
+class LaneIsOwned(Denied):
+    """The lane belongs to a domain that does not allow this; `pointer` says what to use instead."""
+
+    code: ClassVar[str] = "lane-is-owned"
+    status: ClassVar[int] = 403
+    exit_code: ClassVar[ExitCode] = 3
+    lane: str
+    owner: str | None
+    verb: str
+    pointer: str
+
+    def __str__(self) -> str:
+        refused = self.verb.replace("set:", "a change of ")
+        return (
+            f"lane {self.lane!r} belongs to the domain {self.owner!r}, "
+            f"which refuses {refused}: {self.pointer}"
+        )

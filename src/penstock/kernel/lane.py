@@ -13,21 +13,19 @@ from typing import Annotated, Any, Literal
 
 import asyncpg
 
-from penstock.base.errors import InvalidInput
+from penstock.base.errors import InvalidInput, PenstockError
 from penstock.kernel.audit import audit
 from penstock.kernel.backoff import Backoff
 from penstock.kernel.claim import SLOTS_AHEAD
-from penstock.kernel.errors import LaneNotEmpty, UnknownLane
+from penstock.kernel.errors import LaneIsOwned, LaneNotEmpty, UnknownLane
 from penstock.kernel.policy import Rule, policy_fields, policy_table
 from penstock.postgres.pool import Connection, Queries, Row
 from penstock.postgres.statement import statement
 
 CREATE_LANE = statement(__package__, "create_lane.sql")
 LIST_LANES = statement(__package__, "list_lanes.sql")
-LOCK_LANE = statement(__package__, "lock_lane.sql")
+OWN_LANE = statement(__package__, "own_lane.sql")
 SET_LANE = statement(__package__, "set_lane.sql")
-HAS_UNFINISHED = statement(__package__, "has_unfinished.sql")
-FORGET_KEYS = statement(__package__, "forget_keys.sql")
 
 Ordering = Literal["none", "per_key"]
 OnDeadHead = Literal["block", "park", "skip"]
@@ -38,6 +36,9 @@ ErrorDetail = Literal["class", "message"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
     """One lane and its policy: the one definition of the policy's fields.
+
+    `owner` is the domain that the lane belongs to, None for a lane of a user; `guards` is what
+    others may not do with it.
 
     A new field is an entry here, its column with default and CHECK in a migration, and its line
     in functions/set_lane.sql. Tests compare the three.
@@ -155,6 +156,8 @@ class Lane:
             length_max=128,
         ),
     ] = None
+    owner: str | None = None
+    guards: Mapping[str, str] = field(default_factory=dict[str, str])
     version: int
 
 
@@ -170,19 +173,39 @@ class Difference:
 
 FIELDS = policy_fields(Lane)
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")  # As the table's CHECK.
+RESERVED_PREFIX = "penstock."  # As the table's CHECK: for lanes of built-in domains.
 NO_SLOTS = "none, as the slots are not installed in this database"
 NAME_RULE = "must be 1 to 63 of a-z, 0-9, dot, dash and underscore, not starting with a mark"
+RESERVED_RULE = f"must not begin with {RESERVED_PREFIX!r}, which is reserved for built-in domains"
 
 
-async def create_lane(db: Connection, name: str, *, who: str, **policy: Any) -> Lane:
-    """Return the lane, created with `policy` if it is missing; an existing one is not changed."""
+async def create_lane(
+    db: Connection,
+    name: str,
+    *,
+    who: str,
+    owner: str | None = None,
+    guards: Mapping[str, str] | None = None,
+    **policy: Any,
+) -> Lane:
+    """Return the lane, created with `policy` if it is missing.
+
+    The policy of an existing lane is not changed. Its owner and guards become those of the domain
+    `owner`; raises LaneIsOwned if it belongs to another one.
+    """
     if not NAME.fullmatch(name):
         raise InvalidInput("name", NAME_RULE)
     async with db.transaction():
-        if await db.fetchval(CREATE_LANE, name):
+        try:
+            is_new = await db.fetchval(CREATE_LANE, name, owner, json.dumps(guards or {}))
+        except asyncpg.CheckViolationError as refused:
+            raise InvalidInput("name", RESERVED_RULE) from refused
+        if is_new:
             await audit(db, who, "lane.created", subject=name)
             if policy:
-                return await set_lane(db, name, who=who, **policy)
+                return await set_lane(db, name, who=who, owner=owner, **policy)
+        elif owner is not None:
+            await _own(db, name, who=who, owner=owner, guards=guards or {})
     return await read_lane(db, name)
 
 
@@ -200,26 +223,22 @@ async def list_lanes(db: Queries) -> list[Lane]:
     return [to_lane(row) for row in await db.fetch(LIST_LANES)]
 
 
-async def set_lane(db: Connection, name: str, *, who: str, **changes: Any) -> Lane:
-    """Change a lane's policy for all workers from their next cycle on; raises InvalidInput."""
+async def set_lane(
+    db: Connection, name: str, *, who: str, owner: str | None = None, **changes: Any
+) -> Lane:
+    """Change a lane's policy for all workers from their next cycle on; raises InvalidInput.
+
+    A domain passes its name as `owner` to change what it guards against others, who get
+    LaneIsOwned.
+    """
     given = {field: _to_json(field, value) for field, value in changes.items()}
-    async with db.transaction():
-        before = await db.fetchrow(LOCK_LANE, name)
-        if before is None:
-            raise UnknownLane(name, tuple(lane.name for lane in await list_lanes(db)))
-        if "ordering" in given and given["ordering"] != before["ordering"]:
-            await _empty_for_reordering(db, name, before["lane_id"])
-        after = await _run(db.fetchrow(SET_LANE, name, json.dumps(given), SLOTS_AHEAD))
-        assert after is not None, "the row is locked"
-        await audit(
-            db,
-            who,
-            "lane.changed",
-            subject=name,
-            before={field: _plain(before[field]) for field in given},
-            after={field: _plain(after[field]) for field in given},
-        )
-    return to_lane(after)
+    try:
+        async with db.transaction():
+            changing = db.fetchrow(SET_LANE, name, json.dumps(given), SLOTS_AHEAD, who, owner)
+            row = await _run(name, changing)
+    except UnknownLane as unknown:
+        raise UnknownLane(name, tuple(lane.name for lane in await list_lanes(db))) from unknown
+    return to_lane(row)
 
 
 async def pause_lane(db: Connection, name: str, *, who: str) -> Lane:
@@ -239,7 +258,8 @@ def to_lane(row: Row) -> Lane:
     for each in FIELDS.values():
         holder = values if len(each.path) == 1 else backoff
         holder[each.path[-1]] = row[each.name]
-    return Lane(backoff=Backoff(**backoff), **values)
+    guards = json.loads(row["guards"])
+    return Lane(backoff=Backoff(**backoff), owner=row["owner"], guards=guards, **values)
 
 
 def policy_of(lane: Lane) -> dict[str, Any]:
@@ -262,11 +282,19 @@ def lane_policy_table() -> str:
     return policy_table(FIELDS)
 
 
-async def _empty_for_reordering(db: Connection, name: str, lane_id: int) -> None:
-    """Prepare a change of ordering: items are parked at enqueue, so unfinished ones forbid it."""
-    if await db.fetchval(HAS_UNFINISHED, lane_id):
-        raise LaneNotEmpty(name, "ordering")
-    await db.execute(FORGET_KEYS, lane_id)
+async def _own(
+    db: Connection, name: str, *, who: str, owner: str, guards: Mapping[str, str]
+) -> None:
+    """Bring the owner and the guards of an existing lane up to what its domain declares."""
+    lane = await read_lane(db, name)
+    if lane.owner not in (None, owner):
+        raise LaneIsOwned(name, lane.owner, "another owner", "choose another name for your lane")
+    if (lane.owner, lane.guards) == (owner, guards):
+        return
+    await db.execute(OWN_LANE, name, owner, json.dumps(guards))
+    before = {"owner": lane.owner, "guards": lane.guards}
+    after = {"owner": owner, "guards": guards}
+    await audit(db, who, "lane.changed", subject=name, before=before, after=after)
 
 
 def _to_json(field: str, value: object) -> object:
@@ -275,7 +303,7 @@ def _to_json(field: str, value: object) -> object:
     return FIELDS[field].to_json(value)
 
 
-async def _run(query: Any) -> Any:
+async def _run(name: str, query: Any) -> Any:
     """Await a change of a policy; turn a refusal by the database into one that names the field."""
     try:
         return await query
@@ -289,7 +317,21 @@ async def _run(query: Any) -> Any:
         raise InvalidInput("slot_pool", "must be a slot pool that exists, or none") from refused
     except (asyncpg.DataError, asyncpg.NotNullViolationError) as refused:
         raise InvalidInput("policy", str(refused).splitlines()[0]) from refused
+    except asyncpg.PostgresError as refused:
+        error = _refusal(name, refused)
+        if error is None:
+            raise
+        raise error from refused
 
 
-def _plain(value: object) -> object:
-    return value.total_seconds() if isinstance(value, timedelta) else value
+def _refusal(name: str, refused: Any) -> PenstockError | None:
+    """Return the error for a refusal by the stored function itself, or None."""
+    match refused.sqlstate:
+        case "PS404":
+            return UnknownLane(name)
+        case "PS403":
+            return LaneIsOwned(**json.loads(refused.detail))
+        case "PS409":
+            return LaneNotEmpty(**json.loads(refused.detail))
+        case _:
+            return None

@@ -1,6 +1,8 @@
 """Operators' verbs for single items: cancel, reschedule, retry, hold, release, resolve, skip.
 
-Each is audited with the name of the operator, and the reason where one must be given.
+Each is audited with the name of the operator, and the reason where one must be given. A domain
+passes its name as `owner` for an item of its own lane; others get LaneIsOwned for a verb that the
+domain guards.
 """
 
 from datetime import datetime
@@ -10,6 +12,7 @@ from penstock.base.errors import InvalidInput
 from penstock.kernel.audit import audit
 from penstock.kernel.enqueue import check
 from penstock.kernel.errors import StateConflict, UnknownItem
+from penstock.kernel.guard import check_item
 from penstock.kernel.inspect import read_item
 from penstock.kernel.item import ItemId, NewItem
 from penstock.kernel.promote import bury_heads, promote
@@ -27,13 +30,21 @@ SKIP = statement(__package__, "skip.sql")
 REPLAY_DEAD = statement(__package__, "replay_dead.sql")
 
 
-async def cancel(db: Connection, item_id: ItemId, *, who: str, now: datetime | None = None) -> None:
+async def cancel(
+    db: Connection,
+    item_id: ItemId,
+    *,
+    who: str,
+    owner: str | None = None,
+    now: datetime | None = None,
+) -> None:
     """Cancel an item that no worker holds; a repeat is harmless.
 
     Held and dead items can be cancelled too, which discards them and frees an order key that a
     dead head blocks. Raises StateConflict for an item that is claimed or done.
     """
     async with db.transaction():
+        await check_item(db, item_id, "cancel", owner=owner)
         row = await db.fetchrow(CANCEL, item_id, now)
         if row is None:
             await _refuse(db, item_id, "cancelled", harmless="cancelled")
@@ -43,10 +54,13 @@ async def cancel(db: Connection, item_id: ItemId, *, who: str, now: datetime | N
         await audit(db, who, "item.cancelled", subject=str(item_id), before={"state": row["was"]})
 
 
-async def reschedule(db: Connection, item_id: ItemId, due_at: datetime, *, who: str) -> None:
+async def reschedule(
+    db: Connection, item_id: ItemId, due_at: datetime, *, who: str, owner: str | None = None
+) -> None:
     """Give an item that no worker holds another due instant; StateConflict for any other."""
     check(NewItem(payload=None, due_at=due_at))
     async with db.transaction():
+        await check_item(db, item_id, "reschedule", owner=owner)
         row = await db.fetchrow(RESCHEDULE, item_id, due_at)
         if row is None:
             await _refuse(db, item_id, "rescheduled")
@@ -58,16 +72,30 @@ async def reschedule(db: Connection, item_id: ItemId, due_at: datetime, *, who: 
         await audit(db, who, "item.rescheduled", subject=str(item_id), before=before, after=after)
 
 
-async def retry(db: Connection, item_id: ItemId, *, who: str, now: datetime | None = None) -> None:
+async def retry(
+    db: Connection,
+    item_id: ItemId,
+    *,
+    who: str,
+    owner: str | None = None,
+    now: datetime | None = None,
+) -> None:
     """Give a dead item another set of attempts, from now on; StateConflict for any other."""
     async with db.transaction():
+        await check_item(db, item_id, "retry", owner=owner)
         if not await db.fetchval(REPLAY_DEAD, [item_id], now):
             await _refuse(db, item_id, "retried")
         await audit(db, who, "item.retried", subject=str(item_id))
 
 
 async def hold(
-    db: Connection, item_id: ItemId, *, who: str, reason: str, now: datetime | None = None
+    db: Connection,
+    item_id: ItemId,
+    *,
+    who: str,
+    reason: str,
+    owner: str | None = None,
+    now: datetime | None = None,
 ) -> None:
     """Keep a waiting item from being tried until it is released, resolved or cancelled.
 
@@ -76,6 +104,7 @@ async def hold(
     """
     _check_reason(reason)
     async with db.transaction():
+        await check_item(db, item_id, "hold", owner=owner)
         found = await read_item(db, item_id)
         if (
             found is None
@@ -87,11 +116,18 @@ async def hold(
 
 
 async def release(
-    db: Connection, item_id: ItemId, *, who: str, reason: str, now: datetime | None = None
+    db: Connection,
+    item_id: ItemId,
+    *,
+    who: str,
+    reason: str,
+    owner: str | None = None,
+    now: datetime | None = None,
 ) -> None:
     """Try a held item again, from now on, with a new set of attempts; StateConflict otherwise."""
     _check_reason(reason)
     async with db.transaction():
+        await check_item(db, item_id, "release", owner=owner)
         if not await db.fetchval(RELEASE, item_id, now):
             await _refuse(db, item_id, "released")
         await audit(db, who, "item.released", subject=str(item_id), after={"reason": reason})
@@ -105,6 +141,7 @@ async def resolve(
     who: str,
     reason: str,
     result: object = None,
+    owner: str | None = None,
     now: datetime | None = None,
 ) -> None:
     """End a held item as done, with a result, or as dead; StateConflict for any other.
@@ -115,6 +152,7 @@ async def resolve(
     if outcome == "dead" and result is not None:
         raise InvalidInput("result", "is for an item that is done")
     async with db.transaction():
+        await check_item(db, item_id, "resolve", owner=owner)
         if outcome == "done":
             row = await db.fetchrow(RESOLVE_DONE, item_id, to_text(reason), to_json(result), now)
         else:
@@ -130,7 +168,13 @@ async def resolve(
 
 
 async def skip(
-    db: Connection, item_id: ItemId, *, who: str, reason: str, now: datetime | None = None
+    db: Connection,
+    item_id: ItemId,
+    *,
+    who: str,
+    reason: str,
+    owner: str | None = None,
+    now: datetime | None = None,
 ) -> None:
     """End the head of an order key as a dead letter that does not block it: the next one follows.
 
@@ -138,6 +182,7 @@ async def skip(
     """
     _check_reason(reason)
     async with db.transaction():
+        await check_item(db, item_id, "skip", owner=owner)
         found = await read_item(db, item_id)
         row = None
         if found is not None and found.state != "parked":

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from penstock.kernel.audit import audit
 from penstock.kernel.errors import UnknownReplay
+from penstock.kernel.guard import check_lane
 from penstock.kernel.lane import read_lane
 from penstock.postgres.pool import Connection, Queries, Row
 from penstock.postgres.statement import statement
@@ -45,13 +46,16 @@ async def start_replay(
     *,
     who: str,
     reason: str | None = None,
+    owner: str | None = None,
     now: datetime | None = None,
 ) -> DeadReplay:
     """Create a replay of all dead items of a lane, or those with one reason; returns at once.
 
-    Items that die later are not part of it.
+    Items that die later are not part of it. Raises LaneIsOwned if the lane belongs to a domain
+    other than `owner` that guards it.
     """
     found = await read_lane(db, lane)
+    check_lane(found, "replay", owner=owner)
     async with db.transaction():
         row = await db.fetchrow(START_REPLAY, found.lane_id, reason, who, now)
         assert row is not None, "an INSERT returns its row"

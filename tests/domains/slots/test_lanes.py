@@ -1,6 +1,7 @@
 """A lane may name a slot pool: its items are due in slots of the pool, and free them."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from penstock.postgres.pool import Connection, Pool
 SECOND = timedelta(seconds=1)
 
 
-async def slotted_lane(db: Connection, **policy: object) -> None:
+async def slotted_lane(db: Connection, **policy: Any) -> None:
     """Create a pool of one slot a second, and a lane with that pool."""
     await set_config(
         db,

@@ -164,7 +164,10 @@ async def opened_with(
 
 async def hurry(penstock: Penstock, **policy: Any) -> None:
     """Let what has failed be repeated after hundredths of a second instead of seconds."""
-    faster = {"backoff_base": timedelta(milliseconds=10), "backoff_multiplier": 1.0} | policy
+    faster: dict[str, Any] = {
+        "backoff_base": timedelta(milliseconds=10),
+        "backoff_multiplier": 1.0,
+    } | policy
     async with penstock.pool.acquire() as db:
         for lane in (LANE, ORDERED_LANE):
             await set_lane(db, lane, who="test", **faster)

@@ -1,11 +1,9 @@
--- Apply an UPDATE of the view exec_rate_config to the lane, with the lock, the notification and the
--- audit of any other change of a policy. `updated_at` is derived, and is ignored here.
+-- Apply an UPDATE of the view exec_rate_config to the lane, as any other change of a policy.
+-- `updated_at` is derived, and is ignored here.
 CREATE OR REPLACE FUNCTION penstock.change_exec_rate_config() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
     changes jsonb;
-    earlier penstock.lane;
-    later penstock.lane;
 BEGIN
     IF (NEW.item_type, NEW.created_at) IS DISTINCT FROM (OLD.item_type, OLD.created_at) THEN
         RAISE EXCEPTION 'item_type and created_at cannot be changed'
@@ -35,22 +33,8 @@ BEGIN
         RETURN NEW;
     END IF;
 
-    SELECT * INTO earlier FROM penstock.lane WHERE upper(name) = OLD.item_type FOR NO KEY UPDATE;
-    SELECT * INTO later FROM penstock.set_lane(earlier.name, changes);
-    INSERT INTO penstock.audit (audited_at, who, action, subject, before, after)
-    SELECT now(), 'sql:' || session_user, 'lane.changed', later.name,
-        jsonb_object_agg(field, CASE
-            WHEN is_duration THEN to_jsonb(extract(epoch FROM (old_row ->> field)::interval))
-            ELSE old_row -> field
-        END),
-        jsonb_object_agg(field, CASE
-            WHEN is_duration THEN to_jsonb(extract(epoch FROM (new_row ->> field)::interval))
-            ELSE new_row -> field
-        END)
-    FROM jsonb_object_keys(changes) AS field
-    CROSS JOIN LATERAL (
-        SELECT field IN ('dispatch_interval', 'jitter_window', 'pre_start_buffer', 'lease')
-            AS is_duration, to_jsonb(earlier) AS old_row, to_jsonb(later) AS new_row
-    ) AS lane;
+    PERFORM penstock.set_lane(lane.name, changes)
+    FROM penstock.lane
+    WHERE upper(lane.name) = OLD.item_type;
     RETURN NEW;
 END $$;

@@ -5,10 +5,12 @@ CREATE OR REPLACE FUNCTION penstock.enqueue(
     key text DEFAULT NULL,
     due_at timestamptz DEFAULT NULL,
     order_key text DEFAULT NULL,
-    not_after timestamptz DEFAULT NULL
+    not_after timestamptz DEFAULT NULL,
+    owner text DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE sql AS $$
     SELECT item_id
     FROM penstock.enqueue_many(
-        lane, ARRAY[payload], ARRAY[key], ARRAY[due_at], ARRAY[order_key], ARRAY[not_after])
+        lane, ARRAY[payload], ARRAY[key], ARRAY[due_at], ARRAY[order_key], ARRAY[not_after],
+        owner => owner)
 $$;

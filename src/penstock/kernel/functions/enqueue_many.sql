@@ -1,8 +1,9 @@
 -- Accept many items for one lane, in the caller's transaction. The arrays are parallel; a NULL
 -- due_at means now; in a lane with a slot pool it is the earliest instant, and the slot decides.
 -- Returns one row per position; is_new is false where the key is already known.
--- Raises PS404 for an unknown lane, PS413 for a payload over the lane's limit, and PS409 with both
--- hashes when a known key is given with another payload.
+-- Raises PS404 for an unknown lane, PS403 for a lane of a domain that is not `owner`, PS413 for a
+-- payload over the lane's limit, and PS409 with both hashes when a known key is given with another
+-- payload.
 CREATE OR REPLACE FUNCTION penstock.enqueue_many(
     lane text,
     payloads jsonb[],
@@ -10,7 +11,8 @@ CREATE OR REPLACE FUNCTION penstock.enqueue_many(
     due_ats timestamptz[],
     order_keys text[],
     not_afters timestamptz[],
-    at timestamptz DEFAULT now()
+    at timestamptz DEFAULT now(),
+    owner text DEFAULT NULL
 ) RETURNS TABLE (index bigint, item_id bigint, is_new boolean)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -26,6 +28,9 @@ BEGIN
     SELECT * INTO policy FROM penstock.lane WHERE name = enqueue_many.lane;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'unknown lane %', quote_nullable(lane) USING ERRCODE = 'PS404';
+    END IF;
+    IF policy.owner IS DISTINCT FROM enqueue_many.owner THEN
+        PERFORM penstock.check_guard(policy, 'enqueue', enqueue_many.owner);
     END IF;
 
     IF policy.slot_pool IS NOT NULL THEN

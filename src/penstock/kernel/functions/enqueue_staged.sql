@@ -2,8 +2,9 @@
 -- plain INSERT from the table is used, a quarter faster than ON CONFLICT. If a key is known, and
 -- for lanes with ordering or a slot pool, enqueue_many is called instead. One subtransaction per
 -- call, so only for bulk.
-CREATE OR REPLACE FUNCTION penstock.enqueue_staged(lane text, at timestamptz)
-RETURNS TABLE (index bigint, item_id bigint, is_new boolean)
+CREATE OR REPLACE FUNCTION penstock.enqueue_staged(
+    lane text, at timestamptz, owner text DEFAULT NULL
+) RETURNS TABLE (index bigint, item_id bigint, is_new boolean)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -13,6 +14,9 @@ DECLARE
     is_due_soon boolean;
 BEGIN
     SELECT * INTO policy FROM penstock.lane WHERE name = enqueue_staged.lane;
+    IF policy.owner IS DISTINCT FROM enqueue_staged.owner THEN
+        PERFORM penstock.check_guard(policy, 'enqueue', enqueue_staged.owner);
+    END IF;
     IF policy.ordering = 'none' AND policy.slot_pool IS NULL THEN
         BEGIN
             WITH given AS MATERIALIZED (
@@ -65,7 +69,8 @@ BEGIN
             FROM pg_temp.penstock_staged
         ) AS staged
         CROSS JOIN LATERAL penstock.enqueue_many(
-            lane, payloads, keys, due_ats, order_keys, not_afters, enqueue_staged.at) AS accepted;
+            lane, payloads, keys, due_ats, order_keys, not_afters, enqueue_staged.at,
+            enqueue_staged.owner) AS accepted;
         RETURN;
     END IF;
     IF bytes_max > policy.payload_bytes_max THEN

@@ -8,5 +8,6 @@ FROM penstock.enqueue_many(
     ARRAY[CAST($4 AS timestamptz)],
     ARRAY[CAST($5 AS text)],
     ARRAY[CAST($6 AS timestamptz)],
-    coalesce(CAST($7 AS timestamptz), now())
+    coalesce(CAST($7 AS timestamptz), now()),
+    CAST($8 AS text)
 );
