@@ -15,6 +15,7 @@ from penstock.base.meter import Meter
 from penstock.base.settings import Settings, settings
 from penstock.compose.domains import (
     KERNEL,
+    check_lane_names,
     chosen_domains,
     migration_packages,
     read_settings_of,
@@ -29,6 +30,8 @@ from penstock.kernel.item import Accepted, Item, NewItem, Outcome, Retry
 from penstock.kernel.kind import TIMEOUT, AnyKind, Kind
 from penstock.kernel.lane import (
     FIELDS,
+    RESERVED_PREFIX,
+    RESERVED_RULE,
     Difference,
     Lane,
     create_lane,
@@ -65,6 +68,7 @@ class Penstock:
     clock: DatabaseClock = field(default_factory=DatabaseClock)
     kinds: dict[str, AnyKind] = field(default_factory=dict)
     _policies: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _owners: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     endpoints: tuple[Endpoint, ...] = ()
     services: tuple[Service, ...] = ()
     _added: list[Domain] = field(default_factory=list)
@@ -93,6 +97,8 @@ class Penstock:
         what payloads are decoded to. `policy` is what the lane starts with; once the lane exists,
         only its row counts, and a difference is logged when the app opens.
         """
+        if lane.startswith(RESERVED_PREFIX):
+            raise InvalidInput("lane", RESERVED_RULE)
 
         def register(handle: Handler) -> Handler:
             payload_type, takes_batch = _signature(handle)
@@ -231,6 +237,7 @@ class Penstock:
         chosen = settings()
         domains = self.all_domains()
         check_domains((KERNEL, *domains))
+        check_lane_names(domains)
         read_settings_of(domains)
         if not (self.dsn or chosen.database_url or find_running(chosen.data_dir)):
             self._server = start(chosen.data_dir, log=self.log)
@@ -262,9 +269,13 @@ class Penstock:
     def _add_runtime(self, domain: Domain, runtime: Runtime) -> None:
         self.services += tuple(runtime.services)
         self.endpoints += tuple(replace(each, tag=domain.name) for each in runtime.endpoints)
+        owned = {lane.name: lane for lane in domain.lanes}
         for kind in runtime.kinds:
-            self._add(kind, domain.policies.get(kind.lane, {}))
+            lane = owned.get(kind.lane)
+            self._add(kind, {} if lane is None else lane.policy)
             self._domain_lanes.append(kind.lane)
+            if lane is not None:
+                self._owners[lane.name] = {"owner": domain.name, "guards": lane.all_guards}
 
     async def _prepare(self, packages: Sequence[str]) -> None:
         """Migrate or check the schema and create the lanes; safe to repeat."""
@@ -275,7 +286,8 @@ class Penstock:
             else:
                 await check(db, packages)
             for lane in self.kinds:
-                await self.create_lane(db, lane, who="app", **self._policies.get(lane, {}))
+                owned, policy = self._owners.get(lane, {}), self._policies.get(lane, {})
+                await self.create_lane(db, lane, who="app", **owned, **policy)
             for each in await self.lane_differences(db):
                 self.log.info("lane.differs", **asdict(each))
 
@@ -295,7 +307,10 @@ class Penstock:
         return keep_trying(work, dsn=self.address, log=self.log)
 
     async def create_lane(self, db: Connection, lane: str, *, who: str, **policy: Any) -> Lane:
-        """Return the lane; a new one gets the environment's policy, overridden by `policy`."""
+        """Return the lane; a new one gets the environment's policy, overridden by `policy`.
+
+        `policy` may also have the `owner` and the `guards` of a lane of a domain.
+        """
         return await create_lane(db, lane, who=who, **default_policy(settings()) | policy)
 
     async def close(self) -> None:
@@ -304,6 +319,7 @@ class Penstock:
         for lane in self._domain_lanes:
             del self.kinds[lane], self._policies[lane]
         self._domain_lanes.clear()
+        self._owners.clear()
         self.endpoints, self.services = (), ()
         self._resources = None
         while self._closes:

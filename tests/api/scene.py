@@ -26,7 +26,13 @@ from penstock.kernel.lane import create_lane, read_lane
 from penstock.kernel.settle import Ended, settle
 
 # Those of `opened`, and those that are built in.
-LANES = ["payments", "webhooks", "webhooks.ordered", "webhooks.replay", "work"]
+LANES = [
+    "payments",
+    "penstock.webhooks",
+    "penstock.webhooks.ordered",
+    "penstock.webhooks.replay",
+    "work",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from penstock.kernel.claim import Cursor, Lease, claim
+from penstock.kernel.enqueue import enqueue as kernel_enqueue
 from penstock.kernel.heartbeat import report_worker
 from penstock.kernel.inspect import list_audit, list_dead, read_item
-from penstock.kernel.item import Dead, ItemId
-from penstock.kernel.lane import read_lane
+from penstock.kernel.item import Dead, ItemId, NewItem
+from penstock.kernel.lane import create_lane, read_lane
 from penstock.kernel.settle import Ended as Attempted
 from penstock.kernel.settle import settle
 from penstock.postgres.pool import Pool
@@ -67,6 +68,53 @@ async def test_one_bad_value_changes_nothing(cli: Cli, db: Pool) -> None:
     assert ended.err.startswith("penstock: rate: must be")
     assert ended.err.count("\n") == 1
     assert (await read_lane(db, LANE)).batch_size == 500
+
+
+OWNED = {"enqueue": "use rails pay", "cancel": "use rails recall", "set:lease": "it is a day"}
+
+
+@pytest.fixture
+async def owned(db: Pool) -> ItemId:
+    """An item of a lane that belongs to a domain."""
+    async with db.acquire() as connection:
+        await create_lane(connection, LANE, who="test", owner="rails", guards=OWNED)
+        return (await kernel_enqueue(connection, LANE, NewItem(payload=1), owner="rails")).id
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refusal"),
+    [
+        (("item", "enqueue", LANE, "1"), "enqueue: use rails pay"),
+        (("item", "cancel", "ID"), "cancel: use rails recall"),
+        (("lane", "set", LANE, "lease=2m"), "a change of lease: it is a day"),
+    ],
+)
+def test_what_a_domain_guards_is_refused_with_its_verb(
+    cli: Cli, owned: ItemId, *, arguments: tuple[str, ...], refusal: str
+) -> None:
+    ended = cli(*(str(owned) if each == "ID" else each for each in arguments))
+
+    assert ended.code == 3
+    assert ended.err == (
+        f"penstock: lane '{LANE}' belongs to the domain 'rails', which refuses {refusal}\n"
+    )
+
+
+@pytest.mark.usefixtures("owned")
+def test_a_lane_is_shown_with_its_owner_and_guards(cli: Cli) -> None:
+    shown = json.loads(cli("lane", "show", LANE, "--json").out)
+    lines = dict(line.split(maxsplit=1) for line in cli("lane", "show", LANE).out.splitlines())
+
+    assert (shown["owner"], shown["guards"]) == ("rails", OWNED)
+    assert lines["owner"] == "rails"
+    assert lines["guards"].startswith("cancel: use rails recall; enqueue: use rails pay")
+
+
+def test_a_lane_with_a_reserved_name_is_not_created(cli: Cli) -> None:
+    ended = cli("lane", "set", "penstock.mine", "--create")
+
+    assert ended.code == 2
+    assert "name: must not begin with 'penstock.'" in ended.err
 
 
 async def test_a_refused_policy_creates_no_lane(cli: Cli) -> None:

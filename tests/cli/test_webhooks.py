@@ -457,7 +457,7 @@ def test_without_lanes_an_event_is_refused_with_a_hint(cli: Cli) -> None:
 
     message = refused(cli("event", "send", "order.paid"), 2)
 
-    assert "no lane is named 'webhooks'" in message
+    assert "no lane is named 'penstock.webhooks'" in message
     assert "`penstock up`" in message
 
 

@@ -229,7 +229,7 @@ def test_an_installed_domain_is_not_loaded_unless_it_is_named(installed: Install
         assert httpx.post(f"{url}/invoices", json=INVOICE).status_code == 404
         assert "invoices" not in httpx.get(f"{url}/metrics").text
         assert up.stop() == 0
-    assert "webhooks" in lanes
+    assert "penstock.webhooks" in lanes
     assert "invoices" not in lanes
 
 

@@ -174,5 +174,5 @@ async def test_a_worker_serves_its_own_metrics_and_nothing_else(
 
         assert worker.stop() == 0
     assert metrics.status_code == health.status_code == 200
-    assert 'outbox_pending_depth{lane="webhooks"} 0.0' in metrics.text
+    assert 'outbox_pending_depth{lane="penstock.webhooks"} 0.0' in metrics.text
     assert items.status_code == 404

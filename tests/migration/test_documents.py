@@ -37,7 +37,7 @@ async def session(dsn: str) -> AsyncGenerator[Connection]:
     """A connection as anybody opens it to the embedded server, with a lane and a booked slot."""
     opened = await connect(dsn)
     await create_lane(opened, "payment", who="test")
-    await create_lane(opened, "webhooks", who="test")
+    await create_lane(opened, "penstock.webhooks", who="test", owner="webhooks")
     await opened.execute(
         "SELECT * FROM penstock.assign_slots('default', ARRAY['pay-1'], ARRAY[$1::timestamptz])",
         WHEN,

@@ -4,6 +4,7 @@ The stored files are of the commit before the squash. When a later change of the
 a burden, and nobody runs such a database any more, they and this file may go.
 """
 
+import json
 import re
 from hashlib import sha256
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import LiteralString, cast
 
 import pytest
 
-from penstock.kernel.inspect import read_item
+from penstock.kernel.inspect import list_audit, read_item
 from penstock.kernel.item import Done, ItemId
-from penstock.kernel.lane import read_lane
+from penstock.kernel.lane import list_lanes, read_lane
 from penstock.postgres.functions import read_functions
 from penstock.postgres.migrate import CREATE_LEDGER, RECORD_MIGRATION, check, migrate
 from penstock.postgres.pool import Connection, Pool, Queries
@@ -33,7 +34,7 @@ REMOVED = (
     r"function enqueue_many\(.*",
     r"function slot_newcomers\(.*",
     # Items of an owned lane are enqueued by its domain.
-    r"function (enqueue|enqueue_staged)\(.*",
+    r"function (enqueue|enqueue_staged|enqueue_deliveries)\(.*",
     # Strict pools.
     r"function (assign_slots|set_slot_config)\(.*",
     # Run as their owner.
@@ -77,6 +78,7 @@ ADDED = (
     # Owned lanes.
     r"(column|constraint) lane\b.*(owner|guards).*",
     r"function (enqueue|enqueue_staged)\(.*owner text.*",
+    r"function enqueue_deliveries\(.*'penstock\.webhooks'.*",
     r"function (check_guard|policy_values|reset_order)\(.*",
     # Workers that run.
     r"(relation|column|constraint) worker\b.*",
@@ -170,6 +172,31 @@ async def test_the_data_of_a_database_from_before_the_squash_is_kept(previous: C
     assert [tuple(row) for row in events] == [("e-1", "delivered")]
     assert again is not None
     assert again["outcome"] == "existing"
+
+
+async def test_the_lanes_of_webhooks_are_renamed_with_their_policy_and_items(
+    previous: Connection,
+) -> None:
+    """The events that were accepted before are still to be delivered."""
+    await previous.execute(
+        "INSERT INTO penstock.lane (name) VALUES ('webhooks.ordered'), ('webhooks.mine')"
+    )
+    await previous.execute("UPDATE penstock.lane SET max_attempts = 9 WHERE name = 'webhooks'")
+    await previous.execute("SELECT penstock.enqueue('webhooks', '[1, 2]')")
+    number = await previous.fetchval("SELECT lane_id FROM penstock.lane WHERE name = 'webhooks'")
+
+    await migrate(previous, OWNERS)
+
+    lanes = {lane.name: lane for lane in await list_lanes(previous)}
+    renamed = lanes["penstock.webhooks"]
+    (entry, *_) = await list_audit(previous, subject="penstock.webhooks")
+    assert lanes.keys() == {
+        "mail", "penstock.webhooks", "penstock.webhooks.ordered", "webhooks.mine",
+    }  # fmt: skip
+    assert (renamed.lane_id, renamed.owner, renamed.max_attempts) == (number, "webhooks", 9)
+    assert len((await take(previous, renamed, now=None)).items) == 1
+    assert json.loads(entry.before or "") == {"name": "webhooks"}
+    assert json.loads(entry.after or "") == {"name": "penstock.webhooks"}
 
 
 async def test_items_from_before_the_squash_are_claimed_and_settled(previous: Connection) -> None:

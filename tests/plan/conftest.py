@@ -6,6 +6,7 @@ from typing import LiteralString, cast
 
 import pytest
 
+from penstock.domains.webhooks.domain import LANE, ORDERED_LANE
 from penstock.kernel.lane import create_lane
 from penstock.postgres.embedded import Server, running
 from penstock.postgres.migrate import migrate
@@ -38,8 +39,8 @@ async def loaded(quiet_server: Server) -> str:
     await create_lane(connection, "big", who="test")
     await create_lane(connection, "line", who="test", ordering="per_key", on_dead_head="park")
     await create_lane(connection, "quiet", who="test")
-    await create_lane(connection, "webhooks", who="test")
-    await create_lane(connection, "webhooks.ordered", who="test", ordering="per_key")
+    await create_lane(connection, LANE, who="test", owner="webhooks")
+    await create_lane(connection, ORDERED_LANE, who="test", owner="webhooks", ordering="per_key")
     await connection.execute("ANALYZE")
     await connection.execute(MILLION)
     await connection.execute(SLOTS)

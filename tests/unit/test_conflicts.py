@@ -20,6 +20,7 @@ from penstock.contract import (
     Endpoint,
     Kind,
     NoParameters,
+    OwnedLane,
     Runtime,
     check_domains,
     endpoint,
@@ -70,7 +71,7 @@ SENT = Counter("parcels_sent_total", "Parcels sent.")
 
 PARCELS = Domain(
     name="parcels",
-    policies={"parcels": {}},
+    lanes=[OwnedLane(name="parcels")],
     settings=[ParcelSettings],
     errors=[ParcelConflict],
     metrics=[SENT],
@@ -81,7 +82,7 @@ PARCELS = Domain(
 @pytest.mark.parametrize(
     ("part", "named"),
     [
-        ({"policies": {"parcels": {}}}, "the lane 'parcels'"),
+        ({"lanes": [OwnedLane(name="parcels")]}, "the lane 'parcels'"),
         ({"settings": [LetterSettings]}, "the variable 'PARCEL_DEPOT'"),
         ({"errors": [LetterConflict]}, "the error code 'parcel-conflict'"),
         (
@@ -218,16 +219,39 @@ def test_a_lane_with_handlers_of_two_domains_is_refused() -> None:
     )
 
 
-def test_a_policy_for_a_lane_without_a_kind_is_refused() -> None:
-    """It is a misspelled name: the policy would never be applied."""
-    letters = Domain(name="letters", policies={"leters": {"rate": 5}})
+def test_a_declared_lane_without_a_kind_is_refused() -> None:
+    """It is a misspelled name: policy and guards would never be applied."""
+    letters = Domain(name="letters", lanes=[OwnedLane(name="leters", policy={"rate": 5})])
 
     with pytest.raises(BadDomain) as caught:
         check_runtimes([(letters, Runtime(kinds=[kind("letters")]))])
 
-    assert str(caught.value) == (
-        "domain 'letters' declares a policy for the lane 'leters', and no kind of that lane"
-    )
+    assert str(caught.value) == ("domain 'letters' declares the lane 'leters', and no kind of it")
+
+
+@pytest.mark.parametrize(
+    ("lane", "reason"),
+    [
+        (
+            OwnedLane(name="post", guards={"cancle": "use letters recall"}),
+            "guards or allows 'cancle' in 'post', which is not a verb or field",
+        ),
+        (
+            OwnedLane(name="post", allows=["set:speed"]),
+            "guards or allows 'set:speed' in 'post', which is not a verb or field",
+        ),
+        (
+            OwnedLane(name="post", guards={"enqueue": "use letters"}, allows=["enqueue"]),
+            "guards and allows 'enqueue' in 'post'",
+        ),
+    ],
+)
+def test_a_guard_that_means_nothing_is_refused(lane: OwnedLane, reason: str) -> None:
+    """A misspelled guard would protect nothing."""
+    with pytest.raises(BadDomain) as refused:
+        check_domains([Domain(name="letters", lanes=[lane])])
+
+    assert str(refused.value) == f"domain 'letters' {reason}"
 
 
 # ----------------------------------------------------------------------------------------- app

@@ -13,8 +13,10 @@ from penstock.base.settings import Settings, section, settings
 from penstock.compose import webhooks
 from penstock.contract import Domain
 from penstock.contract import errors as contract_errors
+from penstock.contract.errors import BadDomain
 from penstock.domains.slots.domain import SLOTS
 from penstock.kernel import errors as kernel_errors
+from penstock.kernel.lane import RESERVED_PREFIX, RESERVED_RULE
 from penstock.kernel.metrics import METRICS
 from penstock.postgres import errors as postgres_errors
 
@@ -52,6 +54,17 @@ def chosen_domains() -> Sequence[Domain]:
         built_in[name] if name in built_in else _load(name, offered)
         for name in dict.fromkeys(names)
     ]
+
+
+def check_lane_names(domains: Sequence[Domain]) -> None:
+    """Raise BadDomain if a domain of another package declares a lane with a reserved name."""
+    built_in = {domain.name for domain in BUILT_IN}
+    for domain in domains:
+        for lane in domain.lanes:
+            if lane.name.startswith(RESERVED_PREFIX) and domain.name not in built_in:
+                raise BadDomain(
+                    domain.name, f"declares the lane {lane.name!r}, whose name {RESERVED_RULE}"
+                )
 
 
 def migration_packages(domains: Sequence[Domain]) -> list[str]:

@@ -1,7 +1,8 @@
 """Refuse names that are declared twice, by two domains or by a domain and the kernel.
 
 Otherwise the later declaration would replace the earlier one silently. One object may be declared
-by several domains: a section or a metric of an integration that they share.
+by several domains: a section or a metric of an integration that they share. A guard that nothing
+checks is refused too.
 """
 
 import re
@@ -9,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from penstock.base.settings import variables_of
-from penstock.contract.domain import Domain, Runtime
+from penstock.contract.domain import Domain, OwnedLane, Runtime
 from penstock.contract.errors import BadDomain
 from penstock.contract.http import Endpoint
+from penstock.kernel.guard import GUARDABLE
 
 _PARAMETER = re.compile(r"{\w+}")
 
@@ -27,15 +29,19 @@ class _Declared:
 
 
 def check_domains(domains: Iterable[Domain]) -> None:
-    """Raise BadDomain if a name is declared twice; needs no database."""
+    """Raise BadDomain if a name is declared twice or a guard is unknown; needs no database."""
+    domains = list(domains)
+    for domain in domains:
+        for lane in domain.lanes:
+            _check_guards(domain, lane)
     _check_unique(declared for domain in domains for declared in _declarations(domain))
 
 
 def check_runtimes(built: Iterable[tuple[Domain, Runtime]]) -> None:
-    """Raise BadDomain if two domains run one lane or endpoint, or a policy has no kind."""
+    """Raise BadDomain if two domains run one lane or endpoint, or a declared lane has no kind."""
     built = list(built)
     for domain, runtime in built:
-        _check_policies(domain, runtime)
+        _check_lanes(domain, runtime)
     _check_unique(
         _named(domain, "a handler of the lane", kind.lane)
         for domain, runtime in built
@@ -61,8 +67,8 @@ def check_endpoints(endpoints: Iterable[tuple[str, Endpoint]]) -> None:
 
 def _declarations(domain: Domain) -> Iterator[_Declared]:
     yield _named(domain, "the name", domain.name)
-    for lane in domain.policies:
-        yield _named(domain, "the lane", lane)
+    for lane in domain.lanes:
+        yield _named(domain, "the lane", lane.name)
     for section in domain.settings:
         for name in section.model_fields:
             for variable in variables_of(section, name):
@@ -90,9 +96,18 @@ def _check_unique(declarations: Iterable[_Declared]) -> None:
             raise BadDomain(each.domain, f"declares {each.what}{also}")
 
 
-def _check_policies(domain: Domain, runtime: Runtime) -> None:
-    lanes = {kind.lane for kind in runtime.kinds}
-    for lane in domain.policies:
-        if lane not in lanes:
-            reason = f"declares a policy for the lane {lane!r}, and no kind of that lane"
+def _check_lanes(domain: Domain, runtime: Runtime) -> None:
+    handled = {kind.lane for kind in runtime.kinds}
+    for lane in domain.lanes:
+        if lane.name not in handled:
+            raise BadDomain(domain.name, f"declares the lane {lane.name!r}, and no kind of it")
+
+
+def _check_guards(domain: Domain, lane: OwnedLane) -> None:
+    for key in (*lane.guards, *lane.allows):
+        if key not in GUARDABLE:
+            reason = f"guards or allows {key!r} in {lane.name!r}, which is not a verb or field"
             raise BadDomain(domain.name, reason)
+    for key in lane.allows:
+        if key in lane.guards:
+            raise BadDomain(domain.name, f"guards and allows {key!r} in {lane.name!r}")

@@ -16,6 +16,7 @@ from penstock.base.meter import Metric
 from penstock.contract.check import Check
 from penstock.contract.http import Endpoint
 from penstock.contract.resources import Resources
+from penstock.kernel.guard import DEFAULT_GUARDS
 from penstock.kernel.kind import AnyKind
 from penstock.postgres.pool import Connection
 
@@ -38,6 +39,26 @@ class Panel:
 
     title: str
     read: Callable[[Connection], Awaitable[Sequence[Mapping[str, object]]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedLane:
+    """A lane that belongs to the domain: the policy that it starts with, and its guards.
+
+    `guards` are verbs, and `set:` with the name of a policy field, that are refused to others, each
+    with what to use instead. Those of DEFAULT_GUARDS are refused too, unless `allows` has them.
+    """
+
+    name: str
+    policy: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    guards: Mapping[str, str] = field(default_factory=dict[str, str])
+    allows: Sequence[str] = ()
+
+    @property
+    def all_guards(self) -> dict[str, str]:
+        """Return what is refused to others: the defaults that are not allowed, and `guards`."""
+        defaults = {key: DEFAULT_GUARDS[key] for key in DEFAULT_GUARDS if key not in self.allows}
+        return defaults | dict(self.guards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +85,14 @@ def _build_nothing(_resources: Resources) -> Runtime:
 class Domain:
     """One dispatcher, declared. Its name is what PENSTOCK_DOMAINS lists.
 
-    `migration_packages` hold `migrations/` and `functions/`. `policies` are what its lanes start
-    with, `settings` its sections of the environment, `commands` its part of the command line.
+    `migration_packages` hold `migrations/` and `functions/`. `lanes` are those that belong to it,
+    `settings` its sections of the environment, `commands` its part of the command line.
     """
 
     name: str
     build: DomainFactory = _build_nothing
     migration_packages: Sequence[str] = ()
-    policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    lanes: Sequence[OwnedLane] = ()
     settings: Sequence[type[BaseSettings]] = ()
     errors: Sequence[type[PenstockError]] = ()
     metrics: Sequence[Metric] = ()

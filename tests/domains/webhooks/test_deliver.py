@@ -256,7 +256,7 @@ async def test_an_event_is_tried_five_times_as_the_dispatcher_before_did(
     for wait, mean in zip(waits, [1, 2, 4, 8], strict=True):
         assert 0.9 * mean <= wait <= 1.1 * mean
     assert (await own.show(event["id"]))["status"] == "failed"
-    lane = await read_lane(own.penstock.pool, "webhooks")
+    lane = await read_lane(own.penstock.pool, "penstock.webhooks")
     assert 14.4 <= lane.backoff.delay(5, chance=0.3) / SECOND <= 17.6
     assert lane.backoff.cap == HOUR
 

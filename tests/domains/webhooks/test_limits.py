@@ -234,7 +234,7 @@ async def test_no_delay_is_longer_than_an_hour_whatever_the_jitter(
 ) -> None:
     """The formula says an hour, and half of the draws would add to it."""
     async with own.penstock.pool.acquire() as db:
-        await set_lane(db, "webhooks", who="test", backoff_base=HOUR)
+        await set_lane(db, "penstock.webhooks", who="test", backoff_base=HOUR)
     async with receiving(answers=[429]) as receiver:
         await own.subscribe(receiver.url, rate_limit=None)
         events = [await own.send() for _ in range(40)]

@@ -5,7 +5,7 @@ from invoices.errors import InvoiceConflict
 from invoices.http import create
 from invoices.invoice import LANE, OPEN, SENT, InvoiceRef, Invoices
 from invoices.settings import InvoiceSettings, check_sender
-from penstock.contract import Domain, Kind, Resources, Runtime, Service, endpoint
+from penstock.contract import Domain, Kind, OwnedLane, Resources, Runtime, Service, endpoint
 
 
 def build(resources: Resources) -> Runtime:
@@ -34,7 +34,13 @@ INVOICES = Domain(
     name="invoices",
     build=build,
     migration_packages=["invoices"],  # It holds migrations/ and functions/.
-    policies={LANE: {"rate": 50, "ordering": "per_key"}},
+    lanes=[
+        OwnedLane(
+            name=LANE,
+            policy={"rate": 50, "ordering": "per_key"},
+            guards={"enqueue": "use POST /invoices or invoices.create_invoice"},
+        ),
+    ],
     settings=[InvoiceSettings],
     errors=[InvoiceConflict],
     metrics=[SENT, OPEN],

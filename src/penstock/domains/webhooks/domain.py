@@ -4,7 +4,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol
 
-from penstock.contract import Domain, Finding, Kind, Resources, Runtime
+from penstock.contract import Domain, Finding, Kind, OwnedLane, Resources, Runtime
 from penstock.domains.webhooks.accept import EventBatcher, KafkaEventSink, Publish
 from penstock.domains.webhooks.deliver import Deliver
 from penstock.domains.webhooks.errors import (
@@ -17,14 +17,14 @@ from penstock.domains.webhooks.http import Api, endpoints
 from penstock.domains.webhooks.loader import DeliveryLoader, DeliveryRef
 from penstock.domains.webhooks.prepared_subscription import Poster
 from penstock.domains.webhooks.replay import LANE as REPLAY_LANE
-from penstock.domains.webhooks.replay import ReplayRef, Step
+from penstock.domains.webhooks.replay import OWNER, ReplayRef, Step
 from penstock.domains.webhooks.reseal import count_seals
 from penstock.domains.webhooks.settings import WebhookSettings
 from penstock.domains.webhooks.subscription import Checker, SubscriptionService, disable
 from penstock.limits.gate import Gate
 
-LANE = "webhooks"
-ORDERED_LANE = "webhooks.ordered"
+LANE = "penstock.webhooks"
+ORDERED_LANE = "penstock.webhooks.ordered"
 
 # Longer than any subscription's own timeout and the wait for its turn: it ends the call itself, and
 # knows better than we what has happened.
@@ -40,6 +40,12 @@ POLICY: dict[str, Any] = {
     "backoff_jitter": 0.1,
     "concurrency": 1_000,
 }
+
+
+SEND_EVENTS = "use POST /events, `penstock event send` or penstock.accept_event"
+
+# A receiver has to recognise a repeated delivery anyway, so operators may choose.
+DELIVERIES_ALLOW = ("set:on_dead_head", "set:on_lost")
 
 
 class HttpClient(Poster, Checker, Protocol):
@@ -101,15 +107,38 @@ async def check_seals(resources: Resources) -> Finding:
 
 # Without what carries deliveries: `compose.webhooks` adds the factory and the commands.
 WEBHOOKS = Domain(
-    name="webhooks",
+    name=OWNER,
     migration_packages=("penstock.domains.webhooks",),
-    policies={
-        LANE: POLICY,
-        # A dead head is set aside: one event that cannot be delivered must not hold up all
-        # that come after it for ever.
-        ORDERED_LANE: POLICY | {"ordering": "per_key", "on_dead_head": "park"},
-        REPLAY_LANE: {"max_attempts": 1_000, "concurrency": 4},
-    },
+    lanes=(
+        OwnedLane(
+            name=LANE,
+            policy=POLICY,
+            guards={
+                "enqueue": SEND_EVENTS,
+                "set:ordering": f"deliveries in order are in the lane {ORDERED_LANE}",
+            },
+            allows=DELIVERIES_ALLOW,
+        ),
+        OwnedLane(
+            name=ORDERED_LANE,
+            # A dead head is set aside: one event that cannot be delivered must not hold up all
+            # that come after it for ever.
+            policy=POLICY | {"ordering": "per_key", "on_dead_head": "park"},
+            guards={
+                "enqueue": SEND_EVENTS,
+                "set:ordering": "subscriptions with an ordering key rely on it",
+            },
+            allows=DELIVERIES_ALLOW,
+        ),
+        OwnedLane(
+            name=REPLAY_LANE,
+            policy={"max_attempts": 1_000, "concurrency": 4},
+            guards={
+                "enqueue": "use POST /replays or `penstock replay start`",
+                "set:on_lost": "a step that was lost is repeated, and sends nothing twice",
+            },
+        ),
+    ),
     settings=(WebhookSettings,),
     errors=(EventConflict, ReplayConflict, UnknownEvent, UnknownSubscription),
     checks=(check_seals,),

@@ -31,7 +31,8 @@ LIST_REPLAYS = statement(__package__, "list_replays.sql")
 SET_REPLAY = statement(__package__, "set_replay.sql")
 STEP_REPLAY = statement(__package__, "step_replay.sql")
 
-LANE = "webhooks.replay"
+OWNER = "webhooks"  # The domain; its lanes refuse items of others.
+LANE = "penstock.webhooks.replay"
 STEP_SCANNED_MAX = 10_000  # Events that one step looks at: well under a second.
 STEP_WANTED_MAX = 1_000  # Events that one step sends: one short transaction.
 TURN = timedelta(seconds=5)  # One attempt steps on for this long; then others have their turn.
@@ -178,4 +179,4 @@ async def _write(db: Connection, new: NewReplay, *, who: str) -> int:
 
 
 async def _enqueue(db: Connection, replay_no: int) -> None:
-    await enqueue(db, LANE, NewItem(payload=ReplayRef(replay_no)))
+    await enqueue(db, LANE, NewItem(payload=ReplayRef(replay_no)), owner=OWNER)

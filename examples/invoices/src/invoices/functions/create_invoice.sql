@@ -12,7 +12,8 @@ BEGIN
     ON CONFLICT (number) DO NOTHING;
     IF FOUND THEN
         PERFORM penstock.enqueue(
-            'invoices', jsonb_build_object('number', new_number), order_key => new_customer);
+            'invoices', jsonb_build_object('number', new_number),
+            order_key => new_customer, owner => 'invoices');
         RETURN true;
     END IF;
     RETURN EXISTS (

@@ -15,9 +15,9 @@ BEGIN
         RETURN ARRAY(
             SELECT item_id
             FROM penstock.enqueue_many(
-                'webhooks', penstock.delivery_payloads(
+                'penstock.webhooks', penstock.delivery_payloads(
                     enqueue_deliveries.events, enqueue_deliveries.subscriptions),
-                NULL, enqueue_deliveries.due_ats, NULL, NULL, enqueue_deliveries.at)
+                NULL, enqueue_deliveries.due_ats, NULL, NULL, enqueue_deliveries.at, 'webhooks')
             ORDER BY index);
     END IF;
     WITH delivery AS MATERIALIZED (
@@ -37,8 +37,8 @@ BEGIN
             FROM delivery WHERE order_key IS NOT NULL
         ) AS d
         CROSS JOIN LATERAL penstock.enqueue_many(
-            'webhooks.ordered', penstock.delivery_payloads(events, subscriptions), NULL, due_ats,
-            order_keys, NULL, enqueue_deliveries.at)
+            'penstock.webhooks.ordered', penstock.delivery_payloads(events, subscriptions), NULL,
+            due_ats, order_keys, NULL, enqueue_deliveries.at, 'webhooks')
     ), plain AS (
         SELECT places[index] AS place, item_id
         FROM (
@@ -49,8 +49,8 @@ BEGIN
             FROM delivery WHERE order_key IS NULL
         ) AS d
         CROSS JOIN LATERAL penstock.enqueue_many(
-            'webhooks', penstock.delivery_payloads(events, subscriptions), NULL, due_ats, NULL,
-            NULL, enqueue_deliveries.at)
+            'penstock.webhooks', penstock.delivery_payloads(events, subscriptions), NULL, due_ats,
+            NULL, NULL, enqueue_deliveries.at, 'webhooks')
         WHERE events IS NOT NULL
     )
     SELECT array_agg(item_id ORDER BY place) INTO ids

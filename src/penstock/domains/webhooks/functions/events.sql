@@ -4,7 +4,7 @@
 CREATE OR REPLACE VIEW penstock.events AS
 SELECT event.event_id AS id, event.type, event.source, event.data::jsonb AS data, progress.status,
     progress.attempts,
-    (SELECT max_attempts FROM penstock.lane WHERE name = 'webhooks') AS max_attempts,
+    (SELECT max_attempts FROM penstock.lane WHERE name = 'penstock.webhooks') AS max_attempts,
     progress.next_attempt_at, progress.last_error,
     event.accepted_at AS created_at,
     coalesce(progress.changed_at, event.accepted_at) AS updated_at, progress.delivered_at,

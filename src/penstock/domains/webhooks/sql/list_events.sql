@@ -1,7 +1,7 @@
 -- A page of events, the newest first. What they are numbered is when they came.
 SELECT event.event_no AS number, event.event_id AS id, event.tenant, event.type, event.source,
     NULL AS data, event.accepted_at, progress.status, progress.attempts,
-    (SELECT max_attempts FROM penstock.lane WHERE name = 'webhooks') AS max_attempts,
+    (SELECT max_attempts FROM penstock.lane WHERE name = 'penstock.webhooks') AS max_attempts,
     progress.next_attempt_at, progress.last_error,
     coalesce(progress.changed_at, event.accepted_at) AS updated_at, progress.delivered_at
 FROM (
