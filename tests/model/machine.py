@@ -1,10 +1,11 @@
 """Drives the kernel and its model with the same calls, and compares them after each."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeVar
+from functools import partial
+from typing import Any, Literal, TypeVar, get_args
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -14,6 +15,7 @@ from penstock.kernel import operate, replay, sweep
 from penstock.kernel.claim import Claimed, Cursor, Lease, claim
 from penstock.kernel.enqueue import enqueue, enqueue_many
 from penstock.kernel.fence import MARK_STARTED
+from penstock.kernel.guard import Verb
 from penstock.kernel.inspect import balance, read_item
 from penstock.kernel.item import Dead, Done, Hold, ItemId, NewItem, Retry, Returned, Snooze
 from penstock.kernel.item import Ending as KernelEnding
@@ -30,6 +32,8 @@ START = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 WHO = "model"
 BY_HAND = "by hand"
+OWNER = "model"  # Of the line, in half of the examples: it guards every verb against others.
+GUARDS = dict.fromkeys(get_args(Verb), "use the model")
 
 # Few names, so that they meet often.
 LANES = ["line", "loose"]
@@ -177,6 +181,7 @@ class KernelMachine(RuleBasedStateMachine):
         on_lost=st.sampled_from(["retry", "hold"]),
         lease=st.sampled_from([5, 30]),
         order_keys=st.lists(st.sampled_from("ab"), min_size=2, max_size=6),
+        is_owned=st.booleans(),
     )
     def make_lanes(
         self,
@@ -186,6 +191,7 @@ class KernelMachine(RuleBasedStateMachine):
         on_lost: str,
         lease: int,
         order_keys: list[str],
+        is_owned: bool,
     ) -> None:
         """Start with a line that has somebody in it: most of what can go wrong needs one."""
         for name in LANES:
@@ -196,6 +202,7 @@ class KernelMachine(RuleBasedStateMachine):
                 max_attempts=max_attempts,
                 lease=lease * SECOND,
                 on_lost=on_lost,
+                is_owned=is_owned and name == "line",
             )
             self.model.lanes[name] = lane
             self.world.run(
@@ -203,6 +210,8 @@ class KernelMachine(RuleBasedStateMachine):
                     self.db,
                     name,
                     who=WHO,
+                    owner=OWNER if lane.is_owned else None,
+                    guards=GUARDS if lane.is_owned else None,
                     ordering="per_key" if lane.is_ordered else "none",
                     on_dead_head=lane.on_dead_head,
                     max_attempts=max_attempts,
@@ -283,7 +292,7 @@ class KernelMachine(RuleBasedStateMachine):
         )
         refused = _refusal(self._check_keys, [item])
 
-        accepted = self.call(refused, enqueue(self.db, lane, _new(item), at=self.now))
+        accepted = self.call(refused, enqueue(self.db, lane, _new(item), at=self.now, owner=OWNER))
 
         if refused is not None:
             return
@@ -316,7 +325,9 @@ class KernelMachine(RuleBasedStateMachine):
         ]
         refused = _refusal(self._check_keys, items)
 
-        accepted = self.call(refused, enqueue_many(self.db, lane, map(_new, items), at=self.now))
+        accepted = self.call(
+            refused, enqueue_many(self.db, lane, map(_new, items), at=self.now, owner=OWNER)
+        )
 
         for item, one in zip(items, accepted or [], strict=refused is None):
             known = self.model.known(lane, item.key, item.payload)
@@ -344,7 +355,9 @@ class KernelMachine(RuleBasedStateMachine):
 
         transaction = self.world.producer.transaction()
         self.world.run(transaction.start())
-        accepted = self.world.run(enqueue(self.world.producer, lane, _new(item), at=self.now))
+        accepted = self.world.run(
+            enqueue(self.world.producer, lane, _new(item), at=self.now, owner=OWNER)
+        )
 
         item.id, item.position = accepted.id, (accepted.id, 0)
         self.pending = (transaction, item)
@@ -543,7 +556,9 @@ class KernelMachine(RuleBasedStateMachine):
         item_id = _pick(list(self.model.items), number)
         refused = _refusal(self.model.cancel, item_id)
 
-        self.call(refused, operate.cancel(self.db, ItemId(item_id), who=WHO, now=self.now))
+        self.call(
+            refused, operate.cancel(self.db, ItemId(item_id), who=WHO, owner=OWNER, now=self.now)
+        )
 
     @precondition(lambda self: self.model.items)
     @rule(number=st.integers(0, 40), wait=some_wait)
@@ -552,7 +567,9 @@ class KernelMachine(RuleBasedStateMachine):
         due_at = self.now + wait
         refused = _refusal(self.model.reschedule, item_id, due_at)
 
-        self.call(refused, operate.reschedule(self.db, ItemId(item_id), due_at, who=WHO))
+        self.call(
+            refused, operate.reschedule(self.db, ItemId(item_id), due_at, who=WHO, owner=OWNER)
+        )
 
     @precondition(lambda self: self._stopped())
     @rule(number=some_number)
@@ -560,7 +577,9 @@ class KernelMachine(RuleBasedStateMachine):
         item_id = _pick(self._stopped(), number)
         refused = _refusal(self.model.retry, item_id, now=self.now)
 
-        self.call(refused, operate.retry(self.db, ItemId(item_id), who=WHO, now=self.now))
+        self.call(
+            refused, operate.retry(self.db, ItemId(item_id), who=WHO, owner=OWNER, now=self.now)
+        )
 
     @precondition(lambda self: self.model.items)
     @rule(number=st.integers(0, 40))
@@ -570,7 +589,9 @@ class KernelMachine(RuleBasedStateMachine):
 
         self.call(
             refused,
-            operate.hold(self.db, ItemId(item_id), who=WHO, reason=BY_HAND, now=self.now),
+            operate.hold(
+                self.db, ItemId(item_id), who=WHO, owner=OWNER, reason=BY_HAND, now=self.now
+            ),
         )
 
     @precondition(lambda self: self._stopped())
@@ -581,7 +602,9 @@ class KernelMachine(RuleBasedStateMachine):
 
         self.call(
             refused,
-            operate.release(self.db, ItemId(item_id), who=WHO, reason=BY_HAND, now=self.now),
+            operate.release(
+                self.db, ItemId(item_id), who=WHO, owner=OWNER, reason=BY_HAND, now=self.now
+            ),
         )
 
     @precondition(lambda self: self._stopped())
@@ -594,7 +617,13 @@ class KernelMachine(RuleBasedStateMachine):
         self.call(
             refused,
             operate.resolve(
-                self.db, ItemId(item_id), outcome, who=WHO, reason=BY_HAND, now=self.now
+                self.db,
+                ItemId(item_id),
+                outcome,
+                who=WHO,
+                owner=OWNER,
+                reason=BY_HAND,
+                now=self.now,
             ),
         )
 
@@ -606,7 +635,9 @@ class KernelMachine(RuleBasedStateMachine):
 
         self.call(
             refused,
-            operate.skip(self.db, ItemId(item_id), who=WHO, reason=BY_HAND, now=self.now),
+            operate.skip(
+                self.db, ItemId(item_id), who=WHO, owner=OWNER, reason=BY_HAND, now=self.now
+            ),
         )
 
     @precondition(lambda self: self.model.items)
@@ -615,7 +646,9 @@ class KernelMachine(RuleBasedStateMachine):
         item_id = _pick(list(self.model.items), number)
         refused = _refusal(self.model.retry, item_id, now=self.now)
 
-        self.call(refused, operate.retry(self.db, ItemId(item_id), who=WHO, now=self.now))
+        self.call(
+            refused, operate.retry(self.db, ItemId(item_id), who=WHO, owner=OWNER, now=self.now)
+        )
 
     def _stopped(self) -> list[int]:
         return [each.id for each in self.model.items.values() if each.state in ("held", "dead")]
@@ -624,7 +657,9 @@ class KernelMachine(RuleBasedStateMachine):
     @rule(lane=some_lane)
     def start_replay(self, lane: str) -> None:
         counted = self.world.run(replay.count_dead(self.db, lane, now=self.now))
-        started = self.world.run(replay.start_replay(self.db, lane, who=WHO, now=self.now))
+        started = self.world.run(
+            replay.start_replay(self.db, lane, who=WHO, owner=OWNER, now=self.now)
+        )
 
         assert counted == started.counted == self.model.start_replay(lane, now=self.now)
 
@@ -634,6 +669,27 @@ class KernelMachine(RuleBasedStateMachine):
         replayed = self.world.run(replay.continue_replays(self.db, now=self.now))
 
         assert replayed == self.model.continue_replays(now=self.now)
+
+    @precondition(lambda self: self.model.items and self.model.lanes["line"].is_owned)
+    @rule(number=st.integers(0, 40), verb=st.sampled_from(list(GUARDS)))
+    def call_as_another(self, number: int, verb: str) -> None:
+        """A verb of another caller is refused in an owned lane, and changes nothing."""
+        owned = [each.id for each in self.model.items.values() if each.lane == "line"]
+        item_id = ItemId(_pick(owned, number))
+        decided: dict[str, Any] = {"who": WHO, "reason": BY_HAND, "now": self.now}
+        calls: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
+            "enqueue": partial(enqueue, self.db, "line", NewItem(payload=1), at=self.now),
+            "retry": partial(operate.retry, self.db, item_id, who=WHO, now=self.now),
+            "cancel": partial(operate.cancel, self.db, item_id, who=WHO, now=self.now),
+            "reschedule": partial(operate.reschedule, self.db, item_id, self.now, who=WHO),
+            "replay": partial(replay.start_replay, self.db, "line", who=WHO, now=self.now),
+            "resolve": partial(operate.resolve, self.db, item_id, "done", **decided),
+            "hold": partial(operate.hold, self.db, item_id, **decided),
+            "release": partial(operate.release, self.db, item_id, **decided),
+            "skip": partial(operate.skip, self.db, item_id, **decided),
+        }
+
+        self.call(Refused("LaneIsOwned"), calls[verb]())
 
     # -------------------------------------------------------------------------- invariants
 

@@ -32,6 +32,7 @@ class Lane:
     max_attempts: int
     lease: timedelta
     on_lost: str = "retry"
+    is_owned: bool = False
     enabled: bool = True
 
 
