@@ -154,7 +154,8 @@ async def test_one_sweep_returns_the_items_of_all_expired_leases(
     assert (swept.rescued, swept.expired) == (1, 1)
     assert ids(await try_claim(db, lane, now=NOON + lane.lease)) == [lost]
     assert await state_of(db, late) == "dead"
-    assert (await sweep(pool, meter=Meter(), log=get_logger(), now=NOON + lane.lease)).is_idle
+    again = await sweep(pool, meter=Meter(), log=get_logger(), now=NOON + lane.lease)
+    assert (again.rescued, again.expired) == (0, 0)
 
 
 @pytest.mark.covers("A88", "C10", "C32")

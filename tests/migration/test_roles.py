@@ -9,10 +9,12 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
+from penstock import Done
 from penstock.base.errors import BadSetting
 from penstock.base.log import get_logger
 from penstock.base.meter import Meter
 from penstock.kernel.enqueue import enqueue
+from penstock.kernel.inspect import read_item
 from penstock.kernel.item import NewItem
 from penstock.kernel.lane import create_lane
 from penstock.kernel.retain import open_days, retain
@@ -23,6 +25,7 @@ from penstock.postgres.pool import connect, open_pool
 from tests.database import OWNERS, run_sql
 from tests.docs.pages import ROOT, blocks_of
 from tests.e2e.command import Command, penstock
+from tests.kernel.scene import attempt_once, put, state_of
 from tests.migration.owner import Owner
 
 PAGE = ROOT / "docs" / "howto" / "run-in-production.md"
@@ -126,20 +129,30 @@ def test_commands_work_with_that_role(
         assert command.wait() == 0, command.lines
 
 
-async def test_a_sweeper_with_that_role_opens_and_drops_days(granted: Dsns) -> None:
+async def test_a_sweeper_with_that_role_opens_drops_and_trims_days(granted: Dsns) -> None:
     """Otherwise ids would stay in the block of the day on which the schema was created."""
     pool = await open_pool(granted.app, min_size=1, max_size=2)
-    later = datetime.now(UTC) + timedelta(days=3)
+    today = datetime.now(UTC)
+    later = today + timedelta(days=3)
     async with pool.acquire() as db:
-        await create_lane(db, "mail", who="test", retention=timedelta(days=1))
-        item = await enqueue(db, "mail", NewItem(payload=1))
-        await sweep(pool, meter=Meter(), log=get_logger(), now=later)
-        next_item = await enqueue(db, "mail", NewItem(payload=2))
-        dropped = await retain(db, now=later + timedelta(days=9))
+        lane = await create_lane(db, "mail", who="test", retention=timedelta(days=1))
+        done = await put(db, lane, at=today)
+        await attempt_once(db, lane, Done(), now=today)
+        waiting = await put(db, lane, at=today)
+        await sweep(
+            pool, meter=Meter(), log=get_logger(), now=later
+        )  # Drops tomorrow, it is empty.
+        next_item = await put(db, lane, at=later)
+        await sweep(pool, meter=Meter(), log=get_logger(), now=later)  # Trims today.
+        trimmed = await read_item(db, done)
+        dropped = (await retain(db, now=later + timedelta(days=1))).dropped
+        moved = await state_of(db, waiting)
     pool.terminate()
 
-    assert next_item.id >> 32 == (item.id >> 32) + 3
-    assert dropped  # Days without items; those of the two items have unfinished work.
+    assert next_item >> 32 == (waiting >> 32) + 3
+    assert trimmed is None
+    assert dropped == [today.date().isoformat()]
+    assert moved == "ready"
 
 
 async def test_days_are_left_alone_by_a_role_that_may_only_read(granted: Dsns) -> None:

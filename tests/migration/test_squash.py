@@ -15,6 +15,7 @@ import pytest
 from penstock.kernel.inspect import list_audit, read_item
 from penstock.kernel.item import Done, ItemId
 from penstock.kernel.lane import list_lanes, read_lane
+from penstock.kernel.retain import trim_retained
 from penstock.postgres.functions import read_functions
 from penstock.postgres.migrate import CREATE_LEDGER, RECORD_MIGRATION, check, migrate
 from penstock.postgres.pool import Connection, Pool, Queries
@@ -86,6 +87,12 @@ ADDED = (
     # Items of an order key, and keys that a dead item blocks, are found by an index.
     r"(relation|index CREATE INDEX) (item_\w+order_key\w*|active_key_blocked)\b.*",
     r"function blocked_keys\(.*",
+    # Retention per lane.
+    r"(relation|column|constraint) (history_day|retained_item)\b.*",
+    r"index CREATE (UNIQUE )?INDEX (history_day|retained_item)_\w+ .*",
+    r"relation retained_item_by_age\b.*",
+    r"(relation|column|view) ending\b.*",
+    r"function trim_items\(.*",
 )
 
 # Rows as they were written by the release before: a lane with a rate, items, a slot, an event.
@@ -211,6 +218,32 @@ async def test_items_from_before_the_squash_are_claimed_and_settled(previous: Co
         for row in await previous.fetch("SELECT id, key FROM penstock.item WHERE key IS NOT NULL")
     }
     assert states == {"a": "done", "b": "scheduled"}
+
+
+async def test_what_retention_had_kept_before_leaves_after_the_upgrade(
+    previous: Connection,
+) -> None:
+    """Rows that had been moved out of a dropped day were never deleted."""
+    await previous.execute(
+        "INSERT INTO penstock.item (id, due_at, created_at, lane_id, payload) "
+        "SELECT 7, '2020-01-01Z', '2020-01-01Z', lane_id, 'null' FROM penstock.lane "
+        "WHERE name = 'mail'"
+    )
+    await previous.execute(
+        "INSERT INTO penstock.attempt "
+        "(item_id, token, claimed_at, settled_at, lane_id, duration_ms, attempt, outcome) "
+        "SELECT id, 1, due_at, due_at, lane_id, 1, 1, 'done' FROM penstock.item WHERE id = 7"
+    )
+    days = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'penstock.item'::regclass"
+    partitions = await previous.fetchval(days)
+
+    await migrate(previous, OWNERS)
+
+    assert await trim_retained(previous) == 1
+    assert await read_item(previous, ItemId(7)) is None
+    assert await previous.fetchval("SELECT count(*) FROM penstock.attempt WHERE item_id = 7") == 0
+    assert await previous.fetchval("SELECT count(*) FROM penstock.retained_item") == 0
+    assert await previous.fetchval("SELECT count(*) + 1 FROM penstock.history_day") == partitions
 
 
 async def test_the_default_pool_is_as_the_functions_would_make_it(db: Pool) -> None:

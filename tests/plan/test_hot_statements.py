@@ -15,6 +15,7 @@ from penstock.kernel import (
     operate,
     promote,
     replay,
+    retain,
     settle,
     sweep,
     why,
@@ -144,6 +145,47 @@ async def test_an_idle_sweep_costs_next_to_nothing(explainer: Explainer) -> None
     await explainer.fetchrow(sweep.SWEEP_DUE, None, heartbeat.FORGOTTEN_AFTER)
 
     assert_bounded(explainer, sweep.SWEEP_DUE, rows=0)
+
+
+@pytest.mark.parametrize("position", [0, 900_000], ids=["at its beginning", "far behind"])
+async def test_trimming_a_day_touches_its_batch_only(explainer: Explainer, position: int) -> None:
+    """A day has a million items, and each sweep examines some of them."""
+    await explainer.db.execute(
+        """
+        UPDATE penstock.history_day
+        SET trimmed_lanes = '{1}',
+            next_id = ((day - date '1970-01-01')::bigint << 32) + $1::integer
+        WHERE day < (now() AT TIME ZONE 'UTC')::date
+        """,
+        position,
+    )
+
+    trimmed = await retain.trim_day(
+        explainer.connection(), now=datetime.now(UTC) + timedelta(days=60)
+    )
+
+    assert trimmed is not None
+    assert trimmed.examined == retain.TRIM_ITEMS_MAX
+    assert_bounded(explainer, retain.TRIM_DAY, rows=retain.TRIM_ITEMS_MAX)
+
+
+async def test_retained_items_are_found_by_their_age(explainer: Explainer) -> None:
+    """Among many that must be kept for longer."""
+    await explainer.db.execute(
+        """
+        INSERT INTO penstock.retained_item (id, from_at, lane_id)
+        SELECT id, now() + interval '1 s' * (id % 1000000), 1 FROM penstock.item
+        WHERE id < ((now() AT TIME ZONE 'UTC')::date - date '1970-01-01')::bigint << 32
+        LIMIT 100000
+        """
+    )
+
+    examined = await retain.trim_retained(
+        explainer.connection(), now=datetime.now(UTC) + timedelta(days=60)
+    )
+
+    assert examined == retain.TRIM_ITEMS_MAX
+    assert_bounded(explainer, retain.TRIM_RETAINED, rows=retain.TRIM_ITEMS_MAX)
 
 
 async def test_expiry_touches_what_has_expired_only(explainer: Explainer) -> None:

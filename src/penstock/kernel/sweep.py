@@ -1,5 +1,5 @@
-"""The sweeper: expired leases, passed deadlines, vacated order keys, replays, daily partitions, and
-rows of workers that are gone.
+"""The sweeper: expired leases, passed deadlines, vacated order keys, replays, daily partitions,
+retention, and rows of workers that are gone.
 
 Any number of sweepers may run; each task locks its rows with SKIP LOCKED.
 """
@@ -16,7 +16,7 @@ from penstock.kernel import metrics
 from penstock.kernel.heartbeat import FORGOTTEN_AFTER, forget_workers
 from penstock.kernel.promote import bury_heads, promote
 from penstock.kernel.replay import continue_replays
-from penstock.kernel.retain import open_days, retain
+from penstock.kernel.retain import open_days, retain, trim_day, trim_retained
 from penstock.postgres.pool import Connection, Pool, Row, database_away
 from penstock.postgres.statement import statement
 
@@ -28,6 +28,7 @@ PROMOTE_VACATED = statement(__package__, "promote_vacated.sql")
 SWEEP_INTERVAL = timedelta(seconds=5)  # An item whose worker died waits for its lease and this.
 LEASES_MAX = 20  # 10,000 items at the default batch size: one short transaction.
 ITEMS_MAX = 1_000
+LONG_READER = "a long transaction reads the history"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +39,12 @@ class Swept:
     expired: int = 0
     lines_moved: int = 0
     replayed: int = 0
+    examined: int = 0  # Items of which retention has decided whether they are kept.
 
     @property
     def is_idle(self) -> bool:
         """True when there was nothing to do, so that the next sweep may wait."""
-        return not (self.rescued or self.expired or self.lines_moved or self.replayed)
+        return self == Swept()
 
 
 async def sweep_forever(pool: Pool, *, meter: Meter, log: Logger) -> None:
@@ -60,7 +62,7 @@ async def sweep(pool: Pool, *, meter: Meter, log: Logger, now: datetime | None =
         due = await db.fetchrow(SWEEP_DUE, now, FORGOTTEN_AFTER)
         assert due is not None, "a SELECT without FROM has one row"
         if due["is_new_day"]:
-            await _turn_day(db, log=log, now=now)
+            await _open_days(db, log=log, now=now)
         if due["has_lost_workers"]:
             await forget_workers(db, now=now)
         swept = Swept(
@@ -68,7 +70,12 @@ async def sweep(pool: Pool, *, meter: Meter, log: Logger, now: datetime | None =
             expired=await expire(db, now=now) if due["has_passed_deadlines"] else 0,
             lines_moved=await promote_vacated(db) if due["has_vacated_keys"] else 0,
             replayed=await continue_replays(db, now=now) if due["has_replays"] else 0,
+            examined=(await _trim(db, log=log, now=now) if due["has_days_to_trim"] else 0)
+            + (await trim_retained(db, now=now) if due["has_retained_items"] else 0),
         )
+        # Last, because a large day takes seconds.
+        if due["has_days_to_look_at"]:
+            await _retain(db, log=log, now=now)
     if swept.rescued:
         meter.count(metrics.REQUEUED, swept.rescued)
         log.warning("items.rescued", item_count=swept.rescued)
@@ -77,14 +84,29 @@ async def sweep(pool: Pool, *, meter: Meter, log: Logger, now: datetime | None =
     return swept
 
 
-async def _turn_day(db: Connection, *, log: Logger, now: datetime | None) -> None:
-    """Create and drop daily partitions; if a long reader blocks that, retry at the next sweep."""
+async def _open_days(db: Connection, *, log: Logger, now: datetime | None) -> None:
+    """Create daily partitions; if a long reader blocks that, retry at the next sweep."""
     try:
-        for day in await retain(db, now=now):
-            log.info("history.dropped", name=day)
         await open_days(db, now=now)
     except asyncpg.LockNotAvailableError:
-        log.warning("day.delayed", reason="a long transaction reads the history")
+        log.warning("day.delayed", reason=LONG_READER)
+
+
+async def _trim(db: Connection, *, log: Logger, now: datetime | None) -> int:
+    trimmed = await trim_day(db, now=now)
+    if trimmed is None:
+        return 0
+    if trimmed.is_finished:
+        log.info("history.trimmed", name=trimmed.day)
+    return trimmed.examined
+
+
+async def _retain(db: Connection, *, log: Logger, now: datetime | None) -> None:
+    retained = await retain(db, now=now)
+    for day in retained.dropped:
+        log.info("history.dropped", name=day)
+    if retained.is_delayed:
+        log.warning("day.delayed", reason=LONG_READER)
 
 
 async def rescue(db: Connection, *, now: datetime | None = None) -> int:

@@ -1,6 +1,7 @@
--- Create the partitions of one day in every table that daily_table lists, unless they exist. A
--- day's ids are day << 32 onward. Each partition is created separately and attached: this
--- does not wait for transactions that only enqueue, and fails after 2 s behind other locks.
+-- Create the partitions of one day in every table that daily_table lists, unless they exist, and
+-- the day's row for retention. A day's ids are day << 32 onward. Each partition is created
+-- separately and attached: this does not wait for transactions that only enqueue, and fails after
+-- 2 s behind other locks.
 -- Runs as its owner, because only the owner of a table may attach to it.
 CREATE OR REPLACE FUNCTION penstock.open_day(day date) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -26,4 +27,8 @@ BEGIN
             'ALTER TABLE penstock.%2$I ATTACH PARTITION penstock.%1$I FOR VALUES FROM (%3$s) TO (%4$s)',
             parent || '_' || suffix, parent, low, high);
     END LOOP;
+    -- No retention is shorter than a day.
+    INSERT INTO penstock.history_day (day, look_at)
+    VALUES (open_day.day, (open_day.day + 2)::timestamp AT TIME ZONE 'UTC')
+    ON CONFLICT DO NOTHING;
 END $$;

@@ -1,2 +1,2 @@
--- Drop one day of history unless the retention of a lane still covers it.
-SELECT penstock.drop_day($1::date, $2::timestamptz);
+-- Drop a day of history, or note which lanes are to be trimmed from it, or neither.
+SELECT penstock.drop_day($1::date, coalesce($2::timestamptz, now()));

@@ -1,7 +1,5 @@
--- The days that have a partition and are over.
-SELECT to_date(substring(relname FROM 'item_(\d{8})$'), 'YYYYMMDD') AS day
-FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
-WHERE inhparent = 'penstock.item'::regclass
-    AND relname ~ '^item_\d{8}$'
-    AND to_date(substring(relname FROM 'item_(\d{8})$'), 'YYYYMMDD') < $1::date
+-- The days that retention has to look at, the oldest first.
+SELECT day
+FROM penstock.history_day
+WHERE look_at <= coalesce($1::timestamptz, now())
 ORDER BY day;
