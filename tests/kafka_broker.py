@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_hex
 from time import monotonic
 from typing import Any, Protocol
 
@@ -38,6 +39,8 @@ FETCH_SECONDS = 60.0  # Forty megabytes; who has a slower line than that gets th
 WAIT_SECONDS = 120.0  # A broker takes three seconds to start on an idle machine.
 CLUSTER = "cGVuc3RvY2stdGVzdHMtMQ"  # Any sixteen bytes.
 USERNAME, PASSWORD = "penstock", "not a secret: tests have it"
+# Names the run of the tests: pytest-xdist tells all its processes the same name.
+RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or token_hex(16)
 JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -250,11 +253,15 @@ def find_jars() -> Path | None:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(given) if given else cache / "penstock" / f"kafka-{KAFKA_VERSION}"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / "fetching.lock").open("w") as lock:
+    with (folder.parent / "fetching.lock").open("a+", encoding="ascii") as lock:
         # Two test processes may ask at the same time; the second one waits for what the first gets.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.is_dir():
+        lock.seek(0)
+        # Without a network a try takes a minute, so all processes of a run share one.
+        if not folder.is_dir() and lock.read() != RUN:
             fetch_jars(folder)
+            lock.truncate(0)
+            lock.write(RUN)
     return folder if folder.is_dir() else None
 
 
