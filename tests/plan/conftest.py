@@ -12,7 +12,7 @@ from penstock.postgres.embedded import Server, running
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import connect
 from tests.conftest import FAST
-from tests.database import OWNERS, database_dsn, run_sql
+from tests.database import OWNERS, copy_database, database_dsn, run_sql
 from tests.plan.explain import Explainer
 
 LOADED, COPIED = "loaded", "copied"
@@ -52,11 +52,7 @@ async def loaded(quiet_server: Server) -> str:
 @pytest.fixture(scope="module")
 async def copied(quiet_server: Server, loaded: str) -> AsyncGenerator[str]:
     """The address of a copy: what other files have rolled back would cost these tests pages."""
-    # By files, because a copy through the log writes each row twice.
-    await run_sql(
-        quiet_server.dsn, f"CREATE DATABASE {COPIED} TEMPLATE {loaded} STRATEGY FILE_COPY"
-    )
-    yield database_dsn(quiet_server.dsn, COPIED)
+    yield await copy_database(quiet_server.dsn, loaded, COPIED)
     await run_sql(quiet_server.dsn, f"DROP DATABASE {COPIED} WITH (FORCE)")
 
 

@@ -12,7 +12,7 @@ from penstock import Penstock
 from penstock.api import create_app
 from penstock.postgres.embedded import Server
 from tests.api.scene import Callers, called, opened
-from tests.database import database_dsn, run_sql
+from tests.database import copy_database
 
 SHARED = "web_shared"
 
@@ -40,9 +40,9 @@ def admin(callers: Callers) -> AsyncClient:
 @pytest.fixture(scope="session")
 async def shared_callers(server: Server, template: str) -> AsyncGenerator[Callers]:
     """As `callers`, for all tests that write nothing."""
-    await run_sql(server.dsn, f"CREATE DATABASE {SHARED} TEMPLATE {template}")
+    dsn = await copy_database(server.dsn, template, SHARED)
     async with (
-        opened(database_dsn(server.dsn, SHARED)) as app,
+        opened(dsn) as app,
         called(app, create_app(app)) as clients,
     ):
         yield clients

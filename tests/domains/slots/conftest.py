@@ -13,7 +13,7 @@ from penstock import Penstock
 from penstock.api import create_app
 from penstock.postgres.embedded import Server
 from tests.api.scene import Callers, called, opened
-from tests.database import database_dsn, run_sql
+from tests.database import copy_database
 
 SHARED = "slots_shared"
 
@@ -29,8 +29,8 @@ async def other_admin(dsn: str, callers: Callers) -> AsyncGenerator[AsyncClient]
 @pytest.fixture(scope="session")
 async def shared_penstock(server: Server, template: str) -> AsyncGenerator[Penstock]:
     """An open app for all tests with configs of their own."""
-    await run_sql(server.dsn, f"CREATE DATABASE {SHARED} TEMPLATE {template}")
-    async with opened(database_dsn(server.dsn, SHARED)) as app:
+    dsn = await copy_database(server.dsn, template, SHARED)
+    async with opened(dsn) as app:
         yield app
 
 

@@ -16,7 +16,7 @@ from penstock.base.clock import FakeClock
 from penstock.limits.local import LocalGate
 from penstock.postgres.embedded import Server
 from tests.api.scene import Callers, called, opened
-from tests.database import database_dsn, run_sql
+from tests.database import copy_database
 from tests.domains.webhooks.scene import (
     Tenant,
     body_of,
@@ -32,8 +32,8 @@ SHARED = "webhooks_shared"
 @pytest.fixture(scope="session")
 async def shared_penstock(server: Server, template: str) -> AsyncGenerator[Penstock]:
     """An open app whose worker runs."""
-    await run_sql(server.dsn, f"CREATE DATABASE {SHARED} TEMPLATE {template}")
-    async with opened(database_dsn(server.dsn, SHARED)) as app:
+    dsn = await copy_database(server.dsn, template, SHARED)
+    async with opened(dsn) as app:
         await hurry(app)
         async with working(app):
             yield app
