@@ -13,7 +13,7 @@ from penstock.base.errors import InvalidInput
 from penstock.domains.slots.errors import PoolExhausted
 from tests.domains.slots.oracle.cells import to_instant, to_micros
 from tests.domains.slots.oracle.occupancy import Occupancy
-from tests.domains.slots.oracle.timeline import Rule, Spot, Stretch, Timeline, stretches
+from tests.domains.slots.oracle.timeline import Rule, Spot, Stretch, Timeline, has_place
 
 Refusal = Literal["beyond_horizon", "after_cut_off", "day_full", "exhausted"]
 Outcome = Literal["assigned", "existing", "conflict"] | Refusal
@@ -162,7 +162,7 @@ class Pool:
         present = self._timeline.in_force(to_micros(now))
         if present is not None and present.grid.size != rule.grid.size:
             starts += rule.grid.size
-        if next(stretches(rule, starts), None) is None:
+        if not has_place(rule, starts):
             raise InvalidInput("calendar", "leaves no place for a slot")
         self.rule = rule
         self._timeline.put(rule, starts=starts)

@@ -6,7 +6,7 @@ A piece is the intersection of one window and one stretch; a spot is one cell of
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from itertools import takewhile
 from typing import Literal
 
@@ -17,6 +17,7 @@ from tests.domains.slots.oracle.cells import MICROSECOND, Grid, to_instant, to_m
 
 Spacing = Literal["even", "random"]
 
+_PLACE_WITHIN = timedelta(days=3653)
 _LONGEST_DAY = timedelta(days=2) // MICROSECOND  # Hours may end as late as the end of the next day.
 
 
@@ -82,15 +83,25 @@ class Spot:
 
 def stretches(rule: Rule, starts: int) -> Iterator[Stretch]:
     """Yield the open time under a rule from an instant on, except parts too short for a cell."""
-    return (stretch for stretch in _open_time(rule, starts) if stretch.cells())
+    return (stretch for stretch in _open_time(rule, starts, END_AT) if stretch.cells())
 
 
-def _open_time(rule: Rule, starts: int) -> Iterator[Stretch]:
+def has_place(rule: Rule, starts: int) -> bool:
+    """Say whether a rule has a cell from an instant on.
+
+    Hours repeat each week, and holidays and blackouts end: what has no cell within these years has
+    none until the end of time, which would take a second to walk to.
+    """
+    until = min(to_instant(starts) + _PLACE_WITHIN, END_AT)
+    return any(stretch.cells() for stretch in _open_time(rule, starts, until))
+
+
+def _open_time(rule: Rule, starts: int, until: datetime) -> Iterator[Stretch]:
     if rule.calendar is None:
         ends = to_micros(END_AT)
         yield Stretch(starts=starts, ends=ends, grid=rule.grid, spacing=rule.spacing)
         return
-    for period in periods(rule.calendar, to_instant(starts)):
+    for period in periods(rule.calendar, to_instant(starts), until):
         yield Stretch(
             starts=to_micros(period.starts_at),
             ends=to_micros(period.ends_at),
