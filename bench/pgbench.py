@@ -28,7 +28,7 @@ CARRIED: Final = {
 }
 SETTLE_ARGUMENTS: Final = (
     ":token::bigint", "true", ":ids", ":durations", "'{}'", "'{}'", "'{}'", "'{}'", "'{}'", "'{}'",
-    "NULL",
+    "NULL", "false",
 )  # fmt: skip
 CLAIM_ARGUMENTS: Final = (
     "1", ":cursor_due::timestamptz", ":cursor_id::bigint", ":batch", "'pgbench'",

@@ -93,6 +93,9 @@ ADDED = (
     r"relation retained_item_by_age\b.*",
     r"(relation|column|view) ending\b.*",
     r"function trim_items\(.*",
+    # A concurrency over all workers.
+    r"(column|constraint) lane\b.*concurrency_total.*",
+    r"function items_in_flight\(.*",
 )
 
 # Rows as they were written by the release before: a lane with a rate, items, a slot, an event.

@@ -99,6 +99,14 @@ class Lane:
     concurrency: Annotated[
         int, Rule("Handlers that run at once in each worker process.", low=1, high=10_000)
     ] = 100
+    concurrency_total: Annotated[
+        int | None,
+        Rule(
+            "Items that all workers together hold at once; none means no limit.",
+            low=1,
+            high=1_000_000,
+        ),
+    ] = None
     backoff: Backoff = field(default_factory=Backoff)
     ordering: Annotated[
         Ordering,

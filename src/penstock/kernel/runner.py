@@ -220,8 +220,11 @@ class LaneRunner:
         return 0.0
 
     def _prefetch(self) -> int:
-        """Return how many items to hold: more than the concurrency if handlers are fast."""
-        if self.lane.rate is not None:
+        """Return how many items to hold: more than the concurrency if handlers are fast.
+
+        Not where an item that waits here keeps other workers from a rate slot or a place.
+        """
+        if self.lane.rate is not None or self.lane.concurrency_total is not None:
             return self.lane.concurrency
         quick = int(self.executor.ended_per_second * PREFETCH.total_seconds())
         return max(self.lane.concurrency, min(2 * self.lane.batch_size, quick))
@@ -269,5 +272,6 @@ class LaneRunner:
             self.wake.within(settled.again_in)
         if Returned in endings:
             self.cursor.rewind()
-        if Returned in endings or self.lane.ordering == "per_key":
-            self.wake.now()  # Returned or promoted items may be due now.
+        frees_places = self.lane.concurrency_total is not None
+        if Returned in endings or self.lane.ordering == "per_key" or frees_places:
+            self.wake.now()  # Returned or promoted items, or those without a place, may be due.

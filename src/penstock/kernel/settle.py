@@ -88,6 +88,7 @@ async def settle(
         [each.result for each in written],
         [each.due_at for each in written],
         now,
+        lane.concurrency_total is not None,
     )
     if repeated is None:
         records = [written[place - 1] for place in places]

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+import msgspec
+
 from penstock.kernel.claim import SLOTS_AHEAD
 from penstock.kernel.errors import UnknownItem
 from penstock.kernel.heartbeat import ALIVE_FOR
@@ -27,8 +29,8 @@ NEIGHBOURS_MAX = 20  # Items of a key that are looked up on each side of its fir
 
 Code = Literal[
     "paused", "no_worker", "not_due", "waits_for_slot", "behind_head", "dispatch_interval", "rate",
-    "concurrency", "items_ahead", "next_claim", "leased", "lease_expired", "held", "dead", "done",
-    "cancelled", "deadline", "in_flight", "nothing_due", "empty",
+    "concurrency", "concurrency_total", "items_ahead", "next_claim", "leased", "lease_expired",
+    "held", "dead", "done", "cancelled", "deadline", "in_flight", "nothing_due", "empty",
 ]  # fmt: skip
 
 
@@ -203,6 +205,23 @@ def _limits(lane: Lane, load: Row) -> Iterator[Reason]:
         )
         data = {"leased": leased, "workers": workers, "concurrency": lane.concurrency}
         yield Reason(code="concurrency", sentence=sentence, data=data)
+    if lane.concurrency_total is not None and leased >= lane.concurrency_total:
+        yield _no_place(lane, load)
+
+
+def _no_place(lane: Lane, load: Row) -> Reason:
+    """Return that workers hold as many items as they may together, and which workers these are."""
+    leased_by: dict[str, int] = msgspec.json.decode(load["leased_by"])
+    holders = ", ".join(f"{worker} {count}" for worker, count in sorted(leased_by.items()))
+    sentence = (
+        f"lane {lane.name} allows {lane.concurrency_total} items at once over all workers, "
+        f"and its workers hold {load['leased']}: {holders}"
+    )
+    data = {
+        "leased": load["leased"], "concurrency_total": lane.concurrency_total,
+        "leased_by": leased_by,
+    }  # fmt: skip
+    return Reason(code="concurrency_total", sentence=sentence, data=data)
 
 
 # ----------------------------------------------------------------------------- other states

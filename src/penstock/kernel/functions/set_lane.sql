@@ -52,6 +52,7 @@ BEGIN
         max_attempts = given.max_attempts,
         lease = given.lease,
         concurrency = given.concurrency,
+        concurrency_total = given.concurrency_total,
         backoff_base = given.backoff_base,
         backoff_multiplier = given.backoff_multiplier,
         backoff_cap = given.backoff_cap,

@@ -1,7 +1,7 @@
 -- Delete due items of one lane from ready and insert one lease for all of them.
 -- The lane's row is locked first, so that a pause is exact, policy is never stale, and the rate is
--- decided here over all workers. A rate-limited lane assigns slots up to $6 ahead; the worker
--- starts each item at its slot (start_in seconds from now).
+-- decided here over all workers, as is the lane's total concurrency. A rate-limited lane assigns
+-- slots up to $6 ahead; the worker starts each item at its slot (start_in seconds from now).
 -- ($2, $3) is the worker's cursor: a hint that skips the dead head of the index.
 -- MATERIALIZED fences the LIMIT: inlined, the planner may repeat it and claim too many. The planner
 -- cannot know that LIMIT either and would guess a tenth of the table; rows that are locked cannot
@@ -13,13 +13,17 @@ WITH policy AS MATERIALIZED (
         -- With a rate, items claimed early would all start at their due instant, above the rate.
         CASE WHEN lane.rate IS NULL THEN lane.pre_start_buffer ELSE interval '0' END
             AS pre_start_buffer,
-        1 / lane.rate AS slot_seconds, lane.burst, pacing.next_slot_at, pacing.next_cycle_at
+        1 / lane.rate AS slot_seconds, lane.burst, lane.concurrency_total,
+        pacing.next_slot_at, pacing.next_cycle_at
     FROM penstock.lane JOIN penstock.lane_pacing AS pacing USING (lane_id)
     WHERE lane_id = $1
     FOR NO KEY UPDATE
 ), locked AS MATERIALIZED (
-    -- Read the clock after taking the lock.
-    SELECT policy.*, clock_timestamp() AS locked_at FROM policy
+    -- Read the clock, and count what workers hold, after taking the lock.
+    SELECT policy.*, clock_timestamp() AS locked_at,
+        CASE WHEN concurrency_total IS NOT NULL
+            THEN greatest(0, concurrency_total - penstock.items_in_flight($1)) END AS places
+    FROM policy
 ), moment AS MATERIALIZED (
     SELECT locked.*, coalesce($7::timestamptz, locked_at) AS at FROM locked
 ), opening AS MATERIALIZED (
@@ -36,8 +40,8 @@ WITH policy AS MATERIALIZED (
 ), allowance AS MATERIALIZED (
     SELECT opening.*, CASE
         WHEN NOT enabled OR next_cycle_at > at THEN 0
-        WHEN slot_seconds IS NULL THEN least($4, batch_size)
-        ELSE greatest(0, least($4, batch_size, 1 + floor(
+        WHEN slot_seconds IS NULL THEN least($4, batch_size, places)
+        ELSE greatest(0, least($4, batch_size, places, 1 + floor(
             extract(epoch FROM at + $6::interval - first_slot_at)::float8 / slot_seconds)))
         END::integer AS items_max
     FROM opening
@@ -72,9 +76,11 @@ WITH policy AS MATERIALIZED (
     FROM leased, allowance
     WHERE pacing.lane_id = $1 AND (slot_seconds IS NOT NULL OR dispatch_interval > interval '0')
 ), ask AS (
-    -- A full claim may be repeated immediately; otherwise find the next item after the due ones.
+    -- A full claim may be repeated immediately; otherwise find the next item after the due ones. In
+    -- a lane without a free place, a settle wakes the workers.
     SELECT allowance.*, coalesce(items_taken, 0) AS items_taken,
-        coalesce(items_taken = items_max, false) AS is_more,
+        coalesce(items_taken = items_max AND items_taken IS DISTINCT FROM places, false) AS is_more,
+        coalesce(places = coalesce(items_taken, 0), false) AS is_full,
         CASE WHEN items_taken IS NULL THEN $2 ELSE at + pre_start_buffer END AS behind_at,
         CASE WHEN items_taken IS NULL THEN $3 ELSE 9223372036854775807 END AS behind_id
     FROM allowance LEFT JOIN leased ON true
@@ -88,7 +94,8 @@ WITH policy AS MATERIALIZED (
     ) - at)::float8
     FROM ask, LATERAL (
         SELECT due_at FROM penstock.ready
-        WHERE lane_id = $1 AND (due_at, id) > (behind_at, behind_id) AND enabled AND NOT is_more
+        WHERE lane_id = $1 AND (due_at, id) > (behind_at, behind_id)
+            AND enabled AND NOT is_more AND NOT is_full
         ORDER BY due_at, id
         LIMIT 1
     ) AS due

@@ -2,7 +2,8 @@
 -- row is returned. If $2 is true the lease is deleted; otherwise it keeps its unsettled items.
 -- $3, $4 and $5 have one entry per ended item. $5 is the index of its record in the arrays from $6
 -- on; many items may share one. These lists are text: encoding long arrays in the driver would take
--- most of a worker's time.
+-- most of a worker's time. $12: the lane has a total concurrency, and other workers may wait for the
+-- places that become free.
 WITH listed AS MATERIALIZED (
     -- Parsed once; in a condition it would be parsed for each row.
     SELECT * FROM unnest($3::text::bigint[], $4::text::integer[], $5::text::integer[])
@@ -63,5 +64,6 @@ WITH listed AS MATERIALIZED (
 SELECT CASE
     WHEN (SELECT count(*) FROM ended) = (SELECT count(*) FROM listed) THEN '{}'
     ELSE ARRAY(SELECT id FROM listed EXCEPT SELECT id FROM held_item)
-    END::bigint[]
+    END::bigint[] AS repeated,
+    CASE WHEN $12 THEN pg_notify('penstock', lane_id::text)::text END
 FROM fenced;
