@@ -10,7 +10,7 @@ from penstock.base.meter import Meter
 from penstock.integrations.redis.client import Client, connect
 from penstock.integrations.redis.fallback import FallbackGate
 from penstock.integrations.redis.gate import RedisGate
-from penstock.limits.gate import Gate
+from penstock.limits.gate import ProcessGate
 from penstock.limits.local import LocalGate
 from tests.conformance.scene import PATIENT
 from tests.redis_server import RedisServer, running_redis
@@ -39,8 +39,8 @@ async def redis(redis_server: RedisServer) -> AsyncGenerator[Client]:
 
 
 @pytest.fixture(params=["local", "redis", "fallback"])
-def gate(request: pytest.FixtureRequest, clock: FakeClock) -> Gate:
-    """Every implementation of Gate, on the test's clock."""
+def gate(request: pytest.FixtureRequest, clock: FakeClock) -> ProcessGate:
+    """Every implementation of a process's gate, on the test's clock."""
     local = LocalGate(clock, chance=chance)
     if request.param == "local":
         return local

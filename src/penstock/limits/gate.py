@@ -1,10 +1,11 @@
-"""The types of a gate: a caller enters before it calls an endpoint, and leaves after the call.
+"""The types of gates: a caller enters before its call, and leaves after it. All or nothing.
 
-A gate checks in this order: breaker, cooldown, rate, semaphore. It takes all or nothing: a call
-that the last check refuses has used up nothing of the others. A refused caller comes back after
+`Gate` checks, for one endpoint, breaker, cooldown, rate and semaphore, in this order; `KeyGate` the
+rates and semaphores of several keys, for one instant. A refused caller comes back after
 `Refusal.after`; refusals are spread in time, so that few calls are refused twice.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, Protocol, TypeAlias
@@ -56,10 +57,30 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):
-    """No call now; try again in `after`. Costs no attempt."""
+    """No call now; try again in `after`. Costs no attempt. `key` says which of several refused."""
 
     after: timedelta
     reason: Reason
+    key: str | None = None
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The limit of one key, without a breaker; None is no limit. `permit_ttl` is as in Rules."""
+
+    key: str
+    rate: float | None = None
+    concurrency: int | None = None
+    permit_ttl: timedelta = timedelta(seconds=30)
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """The right to call once, `wait` seconds from now and not before, under all of some limits.
+
+    It has a permit of each key with a concurrency; the others need no return.
+    """
+
+    wait: float
+    permits: tuple[Permit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,3 +110,17 @@ class Gate(Protocol):
         ...
 
     async def inspect(self, key: str) -> EndpointStatus: ...
+
+
+class KeyGate(Protocol):
+    """Admits calls that several keys limit. Its keys must not be those of a Gate's calls."""
+
+    async def enter_all(self, limits: Sequence[Limit]) -> Entry | Refusal:
+        """Take an instant of all rates and a permit of all semaphores, or nothing."""
+        ...
+
+    async def leave_all(self, entry: Entry) -> None: ...
+
+
+class ProcessGate(Gate, KeyGate, Protocol):
+    """The one gate of a process, for all limits."""

@@ -5,14 +5,25 @@ time, every few calls.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import count
+
+import msgspec
 
 from penstock.base.clock import Clock, SystemClock
 from penstock.limits.breaker import Breaker
 from penstock.limits.endpoint_status import endpoint_status_of
-from penstock.limits.gate import EndpointStatus, Permit, Reason, Refusal, Rules, Verdict
+from penstock.limits.gate import (
+    EndpointStatus,
+    Entry,
+    Limit,
+    Permit,
+    Reason,
+    Refusal,
+    Rules,
+    Verdict,
+)
 from penstock.limits.policy import (
     CALL_MIN,
     COOLDOWN_MAX,
@@ -21,6 +32,9 @@ from penstock.limits.policy import (
     RATE_QUEUE_MAX,
     SEMAPHORE_QUEUE_MAX,
     WAIT_MAX,
+    Gaps,
+    first_free,
+    gaps_after,
     interval_of,
     microseconds,
     millionths,
@@ -52,9 +66,7 @@ class LocalGate:
         self._until_sweep -= 1
         if not self._until_sweep:
             self._sweep(now)
-        state = self._keys.get(key)
-        if state is None:
-            state = self._keys[key] = _KeyState()
+        state = self._state(key)
         if state.rules is not rules:
             state.adopt(rules)
 
@@ -106,6 +118,38 @@ class LocalGate:
             if cooldown is not None:
                 state.cool_down(now, microseconds(cooldown))
 
+    async def enter_all(self, limits: Sequence[Limit]) -> Entry | Refusal:
+        """Take an instant of all rates and a permit of all semaphores, or nothing."""
+        now = self._clock.microseconds()
+        self._until_sweep -= 1
+        if not self._until_sweep:
+            self._sweep(now)
+        states = [self._state(limit.key) for limit in limits]
+        for state, limit in zip(states, limits, strict=True):
+            state.adopt_limit(limit)
+        at, last = _common_instant(states, now)
+        if at - now > WAIT_MAX:
+            refusal = self._queue_for_rate(states[last], now, free_at=at)
+            return msgspec.structs.replace(refusal, key=limits[last].key)
+        for state, limit in zip(states, limits, strict=True):
+            if state.is_full(now):
+                refusal = self._queue_for_semaphore(state, now)
+                return msgspec.structs.replace(refusal, key=limit.key)
+
+        permits = tuple(
+            Permit(key=limit.key, id=permit_id, wait=0, entered_at=now, is_local=True)
+            for state, limit in zip(states, limits, strict=True)
+            if (permit_id := state.take_limit(next(self._numbers), at, now)) is not None
+        )
+        return Entry(wait=(at - now) / MILLION, permits=permits)
+
+    async def leave_all(self, entry: Entry) -> None:
+        """Return the permits; those that have expired, or are of another gate, are ignored."""
+        for permit in entry.permits:
+            state = self._keys.get(permit.key)
+            if state is not None:
+                state.permits.pop(permit.id, None)
+
     async def inspect(self, key: str) -> EndpointStatus:
         """Return the present status of a key."""
         state = self._keys.get(key)
@@ -118,6 +162,12 @@ class LocalGate:
             cooldown_until=state.cooldown_until,
             permits_until=state.permits.values(),
         )
+
+    def _state(self, key: str) -> "_KeyState":
+        state = self._keys.get(key)
+        if state is None:
+            state = self._keys[key] = _KeyState()
+        return state
 
     def _refuse_until(self, until: int, now: int, reason: Reason) -> Refusal:
         """Refuse until an instant, and a random time after it."""
@@ -162,22 +212,41 @@ class LocalGate:
         del self._to_sweep[-SWEEP_KEYS:]
 
 
+def _common_instant(states: Sequence["_KeyState"], now: int) -> tuple[int, int]:
+    """Return the first instant that all rates have free, and which of them is the last to have.
+
+    Not beyond WAIT_MAX: later than that, it is only the first instant of one of them.
+    """
+    at, last = now, 0
+    is_common = False
+    while not is_common and at - now <= WAIT_MAX:
+        is_common = True
+        for index, state in enumerate(states):
+            free_at = state.first_free(at, now)
+            if free_at > at:
+                at, last, is_common = free_at, index, False
+    return at, last
+
+
 class _KeyState:
     """The state of one key. Instants and lengths are microseconds; 0 is never."""
 
     __slots__ = (
-        "breaker", "cooldown_until", "first_expires_at", "interval", "last_at", "last_expires_at",
-        "open_for", "permit_ttl", "permits", "rate_queue_until", "rules", "semaphore_queue_until",
+        "breaker", "concurrency", "cooldown_until", "first_expires_at", "gaps", "interval",
+        "last_at", "last_expires_at", "open_for", "permit_ttl", "permits", "rate_queue_until",
+        "rules", "semaphore_queue_until",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.rules: Rules | None = None
         self.interval = 0
+        self.concurrency: int | None = None
         self.permit_ttl = 0
         self.open_for = 0
         self.breaker: Breaker | None = None
         self.cooldown_until = 0
-        self.last_at = 0  # The instant of the latest permit.
+        self.last_at = 0  # The latest instant that was taken.
+        self.gaps: Gaps = ()  # Of a key that was entered together with others.
         self.rate_queue_until = 0  # The last places given to refused calls.
         self.semaphore_queue_until = 0
         self.permits: dict[str, int] = {}  # By id, when each expires.
@@ -188,8 +257,15 @@ class _KeyState:
         """Apply these rules from now on."""
         self.rules = rules
         self.interval = interval_of(rules)
+        self.concurrency = rules.concurrency
         self.permit_ttl = microseconds(rules.permit_ttl)
         self.open_for = microseconds(rules.open_for)
+
+    def adopt_limit(self, limit: Limit) -> None:
+        """Apply this limit from now on."""
+        self.interval = interval_of(limit)
+        self.concurrency = limit.concurrency
+        self.permit_ttl = microseconds(limit.permit_ttl)
 
     def free_at(self, now: int) -> int:
         """Return the next free instant of the rate, which may have passed."""
@@ -198,35 +274,59 @@ class _KeyState:
 
     def is_full(self, now: int) -> bool:
         """Return whether all permits are in use, after dropping those of dead workers."""
-        assert self.rules is not None
+        if self.concurrency is None:
+            return False
         if self.first_expires_at <= now:
             self.permits = {id_: until for id_, until in self.permits.items() if until > now}
             self.first_expires_at = min(self.permits.values(), default=now)
-        return len(self.permits) >= self.rules.concurrency
+        return len(self.permits) >= self.concurrency
 
     def release_interval(self, now: int) -> int:
         """Return how often a permit is returned, estimated from those in use.
 
         Half of them are older than the median, and a call in progress is half done on average.
         """
-        assert self.rules is not None
+        assert self.concurrency is not None, "only a limited key is full"
         median = sorted(self.permits.values())[len(self.permits) // 2]
         age = now - (median - self.permit_ttl)
-        return max(2 * age, CALL_MIN) // self.rules.concurrency
+        return max(2 * age, CALL_MIN) // self.concurrency
+
+    def first_free(self, at: int, now: int) -> int:
+        """Return the first free instant of the rate from `at` on."""
+        return first_free(self.gaps, self.free_at(now), at) if self.interval else at
 
     def take(self, permit_id: str, at: int, now: int, *, is_probe: bool) -> None:
         """Make all changes of an admitted call."""
-        until = at + self.permit_ttl
-        self.permits[permit_id] = until
-        self.first_expires_at = min(self.first_expires_at, until)
-        self.last_expires_at = max(self.last_expires_at, until)
+        self._take_permit(permit_id, until=at + self.permit_ttl)
         if self.interval:
-            if now - self.free_at(now) > QUEUE_ABANDONED_AFTER + self.interval:
-                self.rate_queue_until = 0
+            self._drop_abandoned_queue(now)
             self.last_at = at
         if is_probe:
             assert self.breaker is not None
-            self.breaker.probes[permit_id] = until
+            self.breaker.probes[permit_id] = at + self.permit_ttl
+
+    def take_limit(self, number: int, at: int, now: int) -> str | None:
+        """Make all changes of a call that was admitted with others; return its permit, if any."""
+        if self.interval:
+            self._drop_abandoned_queue(now)
+            free_at = self.free_at(now)
+            self.gaps = gaps_after(self.gaps, at, now, free_at=free_at, interval=self.interval)
+            if at >= free_at:
+                self.last_at = at
+        if self.concurrency is None:
+            return None
+        permit_id = str(number)
+        self._take_permit(permit_id, until=at + self.permit_ttl)
+        return permit_id
+
+    def _take_permit(self, permit_id: str, *, until: int) -> None:
+        self.permits[permit_id] = until
+        self.first_expires_at = min(self.first_expires_at, until)
+        self.last_expires_at = max(self.last_expires_at, until)
+
+    def _drop_abandoned_queue(self, now: int) -> None:
+        if now - self.free_at(now) > QUEUE_ABANDONED_AFTER + self.interval:
+            self.rate_queue_until = 0
 
     def record(self, permit: Permit, rules: Rules, verdict: Verdict, *, now: int) -> None:
         """Record the verdict of a call in the breaker; the first failure creates it."""

@@ -4,11 +4,13 @@ Instants and lengths are whole microseconds here, instants since 1970, so that P
 whose numbers are all floats, compute exactly the same results.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from math import ceil
+from typing import TypeAlias
 
 from penstock.base.clock import EPOCH, MICROSECOND
-from penstock.limits.gate import Rules
+from penstock.limits.gate import Limit, Rules
 
 MILLION = 1_000_000  # Microseconds in a second. Random numbers are also given in millionths.
 
@@ -34,6 +36,13 @@ PROBE_WAIT = MILLION
 BREAKER_KEPT = 3600 * MILLION
 # A longer cooldown is treated as a mistake of the endpoint.
 COOLDOWN_MAX = 86_400 * MILLION
+# Free stretches of a rate that are remembered; the earliest is dropped, and its instants are lost.
+# There are several only while calls of many different pairs of keys wait for their instants.
+GAPS_MAX = 16
+
+# Stretches before a rate's last instant in which each instant is free: calls that another key
+# delays leave them. Ascending, both ends included.
+Gaps: TypeAlias = Sequence[tuple[int, int]]
 
 
 def microseconds(length: timedelta) -> int:
@@ -46,7 +55,7 @@ def instant(at: int) -> datetime:
     return EPOCH + timedelta(microseconds=at)
 
 
-def interval_of(rules: Rules) -> int:
+def interval_of(rules: Rules | Limit) -> int:
     """Return the least distance between two calls, 0 without a limit; rounded up."""
     return 0 if rules.rate is None else ceil(MILLION / rules.rate)
 
@@ -74,3 +83,22 @@ def place_in_queue(
         return at, at
     half = longest // 2
     return now + half + half * chance // MILLION, now + longest
+
+
+def first_free(gaps: Gaps, free_at: int, at: int) -> int:
+    """Return the first instant of a rate from `at` on; `free_at` is that after all taken ones."""
+    for begin, end in gaps:
+        if at <= end:
+            return max(begin, at)
+    return max(free_at, at)
+
+
+def gaps_after(gaps: Gaps, at: int, now: int, *, free_at: int, interval: int) -> Gaps:
+    """Return the gaps of a rate once `at`, which is free, is taken; those of the past are gone."""
+    stretches = [*gaps, (free_at, at)] if at >= free_at else gaps
+    left: list[tuple[int, int]] = []
+    for begin, end in stretches:
+        is_hit = begin <= at <= end
+        parts = ((begin, at - interval), (at + interval, end)) if is_hit else ((begin, end),)
+        left += [(max(first, now), last) for first, last in parts if max(first, now) <= last]
+    return left[-GAPS_MAX:]

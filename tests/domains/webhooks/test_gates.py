@@ -12,9 +12,9 @@ from penstock import Snooze
 from penstock.api import create_app
 from penstock.base.aio import spawn
 from penstock.base.clock import FakeClock
-from penstock.domains.webhooks import deliver
 from penstock.kernel.inspect import AttemptView, read_attempts
 from penstock.kernel.item import ItemId
+from penstock.limits import admit
 from penstock.limits.gate import EndpointStatus, Permit, Refusal, Rules, Verdict
 from penstock.limits.local import LocalGate
 from penstock.testing import run_due, run_to_end
@@ -254,7 +254,7 @@ async def test_a_full_semaphore_puts_off_at_no_cost(
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let deliveries stand at a full gate for as long as a test takes."""
-    monkeypatch.setattr(deliver, "PERMIT_WAIT_MAX", HOUR)
+    monkeypatch.setattr(admit, "PERMIT_WAIT_MAX", HOUR)
 
 
 @pytest.mark.usefixtures("patient")

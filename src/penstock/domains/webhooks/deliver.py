@@ -1,12 +1,10 @@
 """One attempt of one delivery: enter the gate, sign, POST, classify the response."""
 
-import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from time import monotonic
 
 from penstock.base.aio import finish
 from penstock.base.clock import Clock, instant
@@ -23,6 +21,7 @@ from penstock.domains.webhooks.classify import (
 from penstock.domains.webhooks.loader import Delivery, DeliveryRef
 from penstock.domains.webhooks.prepared_subscription import Poster, PreparedSubscription
 from penstock.kernel.item import Dead, Done, Item, Outcome, Retry, Snooze
+from penstock.limits.admit import LEAVE_GRACE, admit, lateness_of
 from penstock.limits.gate import Gate, Permit, Refusal, Verdict
 
 RESPONSE_BYTES_MAX = (
@@ -32,15 +31,6 @@ ALIKE_BYTES_MAX = 256  # Of an answer that others may have given in the same wor
 PAUSED_FOR = timedelta(minutes=1)  # How soon a paused subscription is looked at again.
 REFUSED_ADDRESS = "refused_address"  # The kind of a call that the egress rules refuse.
 JITTER = 0.1  # Of a subscription's own schedule, as of the lane's.
-# A rate of 50 a second leaves 20 ms between two calls; a quarter of that changes no second's count
-# by more than one.
-LATE_MAX = timedelta(milliseconds=5)
-LATE_TRIES = 3
-# The longest wait at a full semaphore before a snooze, which costs as much as a delivery. A waiting
-# delivery occupies a place in the lane, so the wait must be short.
-PERMIT_WAIT_MAX = timedelta(milliseconds=50)
-EARLY_MAX = 0.0005  # Seconds that the loop's timers cannot tell from none.
-LEAVE_GRACE = timedelta(seconds=2)  # To return a permit although the attempt was cancelled.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +53,7 @@ class Deliver:
             return _inactive_outcome(subscription)
         if subscription.fault is not None:
             return self._fault_outcome(subscription, subscription.fault)
-        permit = await self._enter(subscription)
-        if isinstance(permit, Refusal):
-            permit = await self._wait_for_permit(permit, subscription)
+        permit = await self._admit(subscription)
         if isinstance(permit, Refusal):
             return Snooze(permit.after, permit.reason)
         verdict: Verdict = "unknown"
@@ -80,51 +68,14 @@ class Deliver:
             await self.disable(subscription.number, "the endpoint answered 410")
         return outcome
 
-    async def _enter(self, subscription: PreparedSubscription) -> Permit | Refusal:
-        """Enter the gate and wait for the instant that it has reserved.
-
-        A call that is delayed and misses its instant enters again: late calls of several workers
-        would bunch up and exceed the rate. Only LATE_TRIES times: a process that is always late
-        must still deliver.
-        """
-        tries = 0
-        while True:
-            asked_at = monotonic()
-            permit = await self.gate.enter(subscription.subscription_id, subscription.rules)
-            if isinstance(permit, Refusal) or permit.wait <= EARLY_MAX:
-                return permit
-            await self._wait(permit, subscription)
-            lateness = monotonic() - asked_at - permit.wait
-            if tries == LATE_TRIES or lateness <= LATE_MAX.total_seconds():
-                return permit
-            tries += 1
-            await self._release(permit, subscription)
-
-    async def _wait_for_permit(
-        self, refused: Refusal, subscription: PreparedSubscription
-    ) -> Permit | Refusal:
-        """Wait up to PERMIT_WAIT_MAX at a full semaphore."""
-        wait_until = monotonic() + PERMIT_WAIT_MAX.total_seconds()
-        while refused.reason == "concurrency_limited":
-            after = refused.after.total_seconds()
-            if monotonic() + after > wait_until:
-                break
-            await asyncio.sleep(after)
-            permit = await self._enter(subscription)
-            if isinstance(permit, Permit):
-                return permit
-            refused = permit
-        return refused
-
-    async def _wait(self, permit: Permit, subscription: PreparedSubscription) -> None:
-        try:
-            await asyncio.sleep(permit.wait)
-        except BaseException:
-            await finish(self._release(permit, subscription), within=LEAVE_GRACE)
-            raise
-
-    async def _release(self, permit: Permit, subscription: PreparedSubscription) -> None:
-        await self.gate.leave(permit, subscription.rules, verdict="unknown")
+    async def _admit(self, subscription: PreparedSubscription) -> Permit | Refusal:
+        """Enter the gate of the endpoint and wait for the reserved instant."""
+        rules = subscription.rules
+        return await admit(
+            lambda: self.gate.enter(subscription.subscription_id, rules),
+            lambda permit: self.gate.leave(permit, rules, verdict="unknown"),
+            late_max=lateness_of(rules.rate),
+        )
 
     def _fault_outcome(self, subscription: PreparedSubscription, fault: str) -> Outcome:
         """End what can never be sent; what only this process cannot send waits for its key."""

@@ -1,4 +1,4 @@
--- The common first part of enter.lua and leave.lua; sent as one text with each of them.
+-- The common first part of the scripts; sent as one text with each of them.
 -- ARGV: now in microseconds since 1970 (0 means the server's own clock), the constants of
 -- limits/policy.py, and the calls, each an array of values. Every number that is stored is whole
 -- and below 2^53, so that Lua's floats hold it exactly.
@@ -37,4 +37,14 @@ local function expire(key, last)
     if redis.call('PTTL', key) < ttl_ms then
         redis.call('PEXPIRE', key, ttl_ms)
     end
+end
+
+-- The instant of the next place in a queue of refused calls, and the queue's new end.
+local function place_in_queue(queue_until, first_at, step, longest, chance)
+    local at = math.max(queue_until + step, first_at)
+    if at <= now + longest then
+        return at, at
+    end
+    local half = math.floor(longest / 2)
+    return now + half + math.floor(half * chance / 1000000), now + longest
 end

@@ -9,16 +9,6 @@ local function spread(until_, chance)
     return left + math.floor(more / 1000000)
 end
 
--- The instant of the next place in a queue of refused calls, and the queue's new end.
-local function place_in_queue(queue_until, first_at, step, longest, chance)
-    local at = math.max(queue_until + step, first_at)
-    if at <= now + longest then
-        return at, at
-    end
-    local half = math.floor(longest / 2)
-    return now + half + math.floor(half * chance / 1000000), now + longest
-end
-
 -- Until when a tripped breaker admits no call; 0 if a probe may enter.
 local function blocked_until(key, breaker, open_for, probes_max)
     if now < breaker.open_until and breaker.open_until <= now + open_for then

@@ -4,7 +4,7 @@ The limits are per process then: n workers together may use n times the rate and
 permits, and each has its own breaker. That is the price of continuing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from time import monotonic
 from typing import Protocol
@@ -13,13 +13,22 @@ from penstock.base.log import Logger, describe
 from penstock.base.meter import Meter
 from penstock.integrations.redis.client import RedisUnavailable
 from penstock.integrations.redis.metrics import FALLBACKS, LOCAL_ENTERS
-from penstock.limits.gate import EndpointStatus, Gate, Permit, Refusal, Rules, Verdict
+from penstock.limits.gate import (
+    EndpointStatus,
+    Entry,
+    Limit,
+    Permit,
+    ProcessGate,
+    Refusal,
+    Rules,
+    Verdict,
+)
 
 # One caller per this time tries Redis and may wait for the timeout; all others do not try.
 RETRY_EVERY = timedelta(seconds=1)
 
 
-class SharedGate(Gate, Protocol):
+class SharedGate(ProcessGate, Protocol):
     """A gate that remembers the permits that it could not return, and returns them later."""
 
     @property
@@ -38,7 +47,7 @@ class FallbackGate:
     def __init__(
         self,
         shared: SharedGate,
-        local: Gate,
+        local: ProcessGate,
         *,
         log: Logger,
         meter: Meter,
@@ -81,6 +90,34 @@ class FallbackGate:
             else:
                 self._shared.return_later(permit)
         return await self._local.leave(permit, rules, verdict=verdict, cooldown=cooldown)
+
+    async def enter_all(self, limits: Sequence[Limit]) -> Entry | Refusal:
+        """Take an instant of all rates and a permit of all semaphores, or nothing."""
+        if self._may_try_shared():
+            try:
+                answer = await self._shared.enter_all(limits)
+            except RedisUnavailable as exc:
+                self._fall_back(exc)
+            else:
+                self._recover()
+                return answer
+        self._meter.count(LOCAL_ENTERS)
+        return await self._local.enter_all(limits)
+
+    async def leave_all(self, entry: Entry) -> None:
+        """Return the permits to the gate that gave them."""
+        if not entry.permits:
+            return
+        if entry.permits[0].is_local:
+            await self._local.leave_all(entry)
+        elif self._unavailable_since is None:
+            try:
+                await self._shared.leave_all(entry)
+            except RedisUnavailable as exc:
+                self._fall_back(exc)
+        else:
+            for permit in entry.permits:
+                self._shared.return_later(permit)
 
     async def inspect(self, key: str) -> EndpointStatus:
         """Return the status of a key, from the gate that decides at present."""

@@ -1,4 +1,4 @@
-"""The gate that all workers share: its state is in Redis, its decisions are two Lua scripts.
+"""The gate that all workers share: its state is in Redis, its decisions are three Lua scripts.
 
 Each decision is one atomic step on the server, by the server's clock. The keys are `sem:<key>`
 (permits by expiry), `breaker:<key>`, `rate:<key>` and `cooldown:<key>`, all with a time to live.
@@ -35,7 +35,16 @@ from penstock.integrations.redis.client import (
 from penstock.limits import policy
 from penstock.limits.breaker import Breaker
 from penstock.limits.endpoint_status import endpoint_status_of
-from penstock.limits.gate import EndpointStatus, Permit, Reason, Refusal, Rules, Verdict
+from penstock.limits.gate import (
+    EndpointStatus,
+    Entry,
+    Limit,
+    Permit,
+    Reason,
+    Refusal,
+    Rules,
+    Verdict,
+)
 from penstock.limits.policy import MILLION, interval_of, microseconds, millionths
 
 # A delivery must not wait long for its gate. A healthy Redis answers within a millisecond.
@@ -53,6 +62,7 @@ _CONSTANTS = _encode(
         "breaker_kept": policy.BREAKER_KEPT,
         "call_min": policy.CALL_MIN,
         "cooldown_max": policy.COOLDOWN_MAX,
+        "gaps_max": policy.GAPS_MAX,
         "probe_wait": policy.PROBE_WAIT,
         "queue_abandoned_after": policy.QUEUE_ABANDONED_AFTER,
         "rate_queue_max": policy.RATE_QUEUE_MAX,
@@ -62,8 +72,9 @@ _CONSTANTS = _encode(
     }
 )
 
-# Reason of a refusal or ""; microseconds to wait or to come back after; whether a probe; now.
-_Answer: TypeAlias = tuple[Reason | Literal[""], int, bool, int]
+# Reason of a refusal or ""; microseconds to wait or to come back after; whether a probe, or which
+# key refuses; now.
+_Answer: TypeAlias = tuple[Reason | Literal[""], int, bool | int, int]
 _answers = msgspec.msgpack.Decoder(list[_Answer])
 
 
@@ -129,7 +140,9 @@ class RedisGate:
         reason, wait, is_probe, now = answer
         if reason:
             return Refusal(timedelta(microseconds=wait), reason)
-        return Permit(key=key, id=permit_id, wait=wait / MILLION, entered_at=now, is_probe=is_probe)
+        return Permit(
+            key=key, id=permit_id, wait=wait / MILLION, entered_at=now, is_probe=bool(is_probe)
+        )
 
     async def leave(
         self, permit: Permit, rules: Rules, *, verdict: Verdict, cooldown: timedelta | None = None
@@ -140,6 +153,45 @@ class RedisGate:
         except (asyncio.CancelledError, RedisUnavailable):
             self.return_later(permit)
             raise
+
+    async def enter_all(self, limits: Sequence[Limit]) -> Entry | Refusal:
+        """Take an instant of all rates and a permit of all semaphores, or nothing."""
+        permits = {limit.key: f"{self._name}-{next(self._numbers)}" for limit in limits}
+        request = _Request(
+            script=_ENTER_ALL,
+            keys=tuple(key for limit in limits for key in self._keys(limit.key, "rate", "sem")),
+            values=(
+                millionths(self._chance()),
+                *((permits[limit.key], *_limit_numbers(limit)) for limit in limits),
+            ),
+        )
+        semaphores = [limit.key for limit in limits if limit.concurrency is not None]
+        try:
+            answer = await self._queue.ask(request)
+        except (asyncio.CancelledError, RedisTimeout):
+            for key in semaphores:
+                self._return_later(key, permits[key])
+            raise
+        except RedisUnavailable:
+            for key in semaphores:
+                self._remember(key, permits[key])
+            raise
+        assert answer is not None
+        reason, wait, refusing, now = answer
+        if reason:
+            return Refusal(timedelta(microseconds=wait), reason, limits[refusing].key)
+        entered = tuple(
+            Permit(key=key, id=permits[key], wait=0, entered_at=now) for key in semaphores
+        )
+        return Entry(wait=wait / MILLION, permits=entered)
+
+    async def leave_all(self, entry: Entry) -> None:
+        """Return the permits, now or as soon as Redis answers."""
+        leaves = (self.leave(permit, _NO_RULES, verdict="unknown") for permit in entry.permits)
+        failures = await asyncio.gather(*leaves, return_exceptions=True)
+        for failure in failures:
+            if failure is not None:
+                raise failure
 
     def return_later(self, permit: Permit) -> None:
         """Return a permit without a verdict as soon as Redis answers; the caller does not wait."""
@@ -215,16 +267,20 @@ class RedisGate:
         # Returns and leaves come first: their permits are free for the calls that enter.
         runs = [
             self._arguments(script, calls)
-            for script in (_LEAVE, _ENTER)
+            for script in (_LEAVE, _ENTER, _ENTER_ALL)
             if (calls := [request for request in batch if request and request.script is script])
         ]
         with translated():
             async with asyncio.timeout(self._timeout):
                 results = await self._execute(runs)
-        has_entered = bool(runs) and runs[-1][0] is _ENTER
-        entered = iter(_answers.decode(results[-1]) if has_entered else ())
+        entered = {
+            script.sha: iter(_answers.decode(result))
+            for (script, _), result in zip(runs, results, strict=True)
+            if script is not _LEAVE
+        }
         return [
-            next(entered) if request and request.script is _ENTER else None for request in batch
+            next(entered[request.script.sha]) if request and request.script is not _LEAVE else None
+            for request in batch
         ]
 
     async def _execute(self, runs: Sequence["_Run"]) -> list[Any]:
@@ -294,7 +350,9 @@ def _script(name: str) -> _Script:
 
 
 _ENTER = _script("enter.lua")
+_ENTER_ALL = _script("enter_all.lua")
 _LEAVE = _script("leave.lua")
+_NO_RULES = Rules()  # Of a call without a breaker: its verdict is always unknown.
 
 _Run: TypeAlias = tuple[_Script, tuple[int | str | bytes, ...]]
 
@@ -304,7 +362,7 @@ class _Request(msgspec.Struct, frozen=True, gc=False):
 
     script: _Script
     keys: tuple[str, ...]
-    values: tuple[str | int | bool, ...]
+    values: tuple[str | int | bool | tuple[str | int, ...], ...]
 
 
 @lru_cache(RULES_KEPT)
@@ -317,6 +375,11 @@ def _script_numbers(rules: Rules) -> tuple[int, ...]:
         microseconds(rules.open_for),
         rules.probes_max,
     )
+
+
+def _limit_numbers(limit: Limit) -> tuple[int, ...]:
+    """Return a limit as arguments of enter_all.lua; 0 is no limit."""
+    return (interval_of(limit), limit.concurrency or 0, microseconds(limit.permit_ttl))
 
 
 def _is_foreign_key(failure: Exception) -> bool:
