@@ -20,6 +20,8 @@ from penstock.compose.domains import (
     migration_packages,
     read_settings_of,
 )
+from penstock.compose.limit_keys import LimitKeyGate
+from penstock.compose.redis import choose_gate
 from penstock.contract import Domain, Resources, Runtime, Service, check_domains
 from penstock.contract.conflicts import check_runtimes
 from penstock.contract.http import Endpoint
@@ -141,6 +143,7 @@ class Penstock:
         due_at: datetime | None = None,
         order_key: str | None = None,
         not_after: datetime | None = None,
+        limit_keys: Mapping[str, str] | None = None,
         connection: object | None = None,
     ) -> Accepted:
         """Accept one item; with `connection`, in the caller's own transaction.
@@ -148,7 +151,12 @@ class Penstock:
         The same `key` again returns the first item; with another payload it raises KeyConflict.
         """
         item = NewItem(
-            payload=payload, key=key, due_at=due_at, order_key=order_key, not_after=not_after
+            payload=payload,
+            key=key,
+            due_at=due_at,
+            order_key=order_key,
+            not_after=not_after,
+            limit_keys=limit_keys,
         )
         payload_type = self._payload_type(lane)
         if connection is not None:
@@ -177,11 +185,17 @@ class Penstock:
         due_at: datetime | None = None,
         order_key: str | None = None,
         not_after: datetime | None = None,
+        limit_keys: Mapping[str, str] | None = None,
         connection: object | None = None,
     ) -> Accepted:
         """Do the same as `enqueue`, for synchronous code; safe to call from any thread."""
         item = NewItem(
-            payload=payload, key=key, due_at=due_at, order_key=order_key, not_after=not_after
+            payload=payload,
+            key=key,
+            due_at=due_at,
+            order_key=order_key,
+            not_after=not_after,
+            limit_keys=limit_keys,
         )
         payload_type = self._payload_type(lane)
         if connection is not None:
@@ -247,6 +261,8 @@ class Penstock:
                 self.address, min_size=chosen.pool_size_min, max_size=chosen.pool_size_max
             )
         )
+        gate, close_gate = choose_gate(self.log, self.meter)
+        self._closes.append(close_gate)
         self._resources = Resources(
             pool=self._pool,
             settings=chosen,
@@ -254,6 +270,7 @@ class Penstock:
             log=self.log,
             meter=self.meter,
             clock=self.clock,
+            gate=gate,
         )
         built = [(domain, self._build(domain, self._resources)) for domain in domains]
         check_runtimes(built)
@@ -361,6 +378,7 @@ class Penstock:
             dsn=self.address,
             pool=self.pool,
             kinds=[kind for kind in self.kinds.values() if lanes is None or kind.lane in lanes],
+            gate=LimitKeyGate(self.resources.gate),
             log=self.log,
             meter=self.meter,
             clock=self.clock,

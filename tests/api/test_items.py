@@ -38,6 +38,19 @@ async def test_an_item_is_accepted_and_shown_as_it_was_sent(admin: AsyncClient) 
     assert item["history"] == []
 
 
+async def test_items_are_accepted_with_limit_keys(admin: AsyncClient) -> None:
+    keys = {"tenant": "42", "provider": "stripe"}
+    new = {"lane": "work", "payload": 1, "limit_keys": keys}
+
+    one = (await admin.post("/items", json=new)).json()
+    many = (await admin.post("/items/batch", json=[new])).json()["items"]
+
+    for each in (one, *many):
+        assert (await admin.get(f"/items/{each['id']}")).json()["limit_keys"] == keys
+    listed = (await admin.get("/items", params={"lane": "work"})).json()["items"]
+    assert [each["limit_keys"] for each in listed] == [keys, keys]
+
+
 async def test_an_item_shows_how_its_attempts_ended(admin: AsyncClient, penstock: Penstock) -> None:
     item_id = await accept(admin)
     await end_all(penstock, Done({"reference": 7}))

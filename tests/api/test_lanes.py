@@ -47,6 +47,18 @@ async def test_putting_a_lane_sets_what_is_given_and_leaves_the_rest(admin: Asyn
     assert lane["batch_size"] == 7
 
 
+async def test_a_lane_gets_key_limits_and_loses_them(admin: AsyncClient) -> None:
+    limits = {"tenant": {"rate": 20.0, "concurrency": None}}
+
+    given = await admin.patch("/lanes/work", json={"key_limits": {"tenant": {"rate": 20}}})
+    wrong = await admin.patch("/lanes/work", json={"key_limits": {"tenant": {"burst": 2}}})
+    taken = await admin.patch("/lanes/work", json={"key_limits": None})
+
+    assert given.json()["key_limits"] == limits
+    assert problem(wrong, 400, "invalid-input")["field"].startswith("key_limits")
+    assert taken.json()["key_limits"] is None
+
+
 async def test_a_part_of_a_policy_is_changed_and_audited(admin: AsyncClient) -> None:
     """Who changed a rate last night must be known in the morning."""
     before = (await admin.get("/lanes/work")).json()

@@ -18,6 +18,7 @@ from penstock.kernel.settle import Ended as Attempted
 from penstock.kernel.settle import settle
 from penstock.postgres.pool import Pool
 from tests.cli.conftest import Cli
+from tests.cli.output import record
 from tests.database import run_sql
 
 LANE = "orders"
@@ -257,6 +258,22 @@ def test_an_unknown_lane_is_bad_input(cli: Cli) -> None:
 
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("penstock: no lane is named 'nowhere'")
+
+
+@pytest.mark.usefixtures("lane")
+def test_an_item_is_enqueued_and_shown_with_its_limit_keys(cli: Cli) -> None:
+    item_id = enqueue(cli, "1", "--limit-key", "tenant=42", "--limit-key", "provider=a=b")
+
+    shown = json.loads(cli("item", "show", str(item_id), "--json").out)
+
+    assert shown["limit_keys"] == {"tenant": "42", "provider": "a=b"}
+
+
+@pytest.mark.usefixtures("lane")
+def test_a_lane_shows_the_key_limits_that_were_set(cli: Cli) -> None:
+    ended = cli("lane", "set", LANE, 'key_limits={"tenant": {"rate": 20, "concurrency": 5}}')
+
+    assert record(ended)["key_limits"] == '{"tenant":{"rate":20.0,"concurrency":5}}'
 
 
 @pytest.mark.usefixtures("lane")

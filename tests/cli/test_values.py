@@ -62,13 +62,16 @@ def test_a_bad_instant_is_refused(text: str) -> None:
 def test_policy_values_get_the_type_of_their_field() -> None:
     words = ["rate=none", "burst=5", "lease=1m", "enabled=off", "backoff_jitter=0.5"]
 
-    assert parse_policy([*words, "ordering=per_key"]) == {
+    limits = 'key_limits={"tenant": {"rate": 20}}'
+
+    assert parse_policy([*words, "ordering=per_key", limits]) == {
         "rate": None,
         "burst": 5,
         "lease": timedelta(minutes=1),
         "enabled": False,
         "backoff_jitter": 0.5,
         "ordering": "per_key",
+        "key_limits": {"tenant": {"rate": 20}},
     }
 
 
@@ -84,6 +87,7 @@ def test_policy_values_get_the_type_of_their_field() -> None:
         "burst=999999999999999999999",
         "enabled=perhaps",
         "lease=30",
+        "key_limits={tenant: 20}",
         "colour=red",
     ],
 )

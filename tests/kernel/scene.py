@@ -1,19 +1,22 @@
 """Helpers of the kernel tests: enqueue, claim, settle and inspect items."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from penstock.base.log import get_logger
 from penstock.base.meter import Meter
+from penstock.compose.limit_keys import LimitKeyGate
 from penstock.kernel.claim import Claimed, Cursor, Lease, claim
 from penstock.kernel.enqueue import enqueue
 from penstock.kernel.inspect import read_attempts, read_item
 from penstock.kernel.item import Ending, ItemId, NewItem, Outcome, Retry
 from penstock.kernel.kind import AnyKind, Kind
 from penstock.kernel.lane import Lane
+from penstock.kernel.limit_key import StartGate
 from penstock.kernel.settle import Ended, settle
 from penstock.kernel.worker import Worker
+from penstock.limits.local import LocalGate
 from penstock.postgres.pool import Connection, Pool, Queries
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)  # The initial instant of these tests.
@@ -37,11 +40,13 @@ async def put(
     due_at: datetime | None = None,
     order_key: str | None = None,
     not_after: datetime | None = None,
+    limit_keys: Mapping[str, str] | None = None,
 ) -> ItemId:
     """Enqueue one item at noon and return its id."""
     item = NewItem(
-        payload=payload, key=key, due_at=due_at, order_key=order_key, not_after=not_after
-    )
+        payload=payload, key=key, due_at=due_at, order_key=order_key, not_after=not_after,
+        limit_keys=limit_keys,
+    )  # fmt: skip
     return (await enqueue(db, lane.name, item, at=at)).id
 
 
@@ -145,6 +150,21 @@ def kind_of(
     )
 
 
-def worker_of(dsn: str, pool: Pool, *kinds: AnyKind, **options: Any) -> Worker:
-    """Return a worker that has not been started."""
-    return Worker(dsn=dsn, pool=pool, kinds=kinds, log=get_logger(), meter=Meter(), **options)
+def worker_of(
+    dsn: str, pool: Pool, *kinds: AnyKind, gate: StartGate | None = None, **options: Any
+) -> Worker:
+    """Return a worker that has not been started, with a gate of its own unless one is given."""
+    return Worker(
+        dsn=dsn,
+        pool=pool,
+        kinds=kinds,
+        gate=gate or own_gate(),
+        log=get_logger(),
+        meter=Meter(),
+        **options,
+    )
+
+
+def own_gate() -> LimitKeyGate:
+    """Return a gate of limit keys that no other worker shares."""
+    return LimitKeyGate(LocalGate())

@@ -20,6 +20,7 @@ from penstock.kernel.lane import (
     read_lane,
     set_lane,
 )
+from penstock.kernel.limit_key import KeyLimit
 from penstock.postgres.pool import Connection
 from tests.kernel.scene import DAY, HOUR, MINUTE, SECOND, put, take
 
@@ -35,6 +36,7 @@ GOOD: dict[str, Any] = {
     "lease": 2 * MINUTE,
     "concurrency": 3,
     "concurrency_total": 8,
+    "key_limits": {"tenant": KeyLimit(rate=20), "provider": KeyLimit(concurrency=5)},
     "backoff_base": 30 * SECOND,
     "backoff_multiplier": 1.5,
     "backoff_cap": 2 * HOUR,
@@ -62,6 +64,19 @@ BAD: dict[str, list[Any]] = {
     "lease": [timedelta(0), SECOND / 2, 2 * DAY],
     "concurrency": [0, 10_001],
     "concurrency_total": [0, 1_000_001, "8", 1.5],
+    "key_limits": [
+        5,
+        [1],
+        {"tenant": 5},
+        {"Tenant": {"rate": 1}},
+        {"tenant": {}},
+        {"tenant": {"rate": 0}},
+        {"tenant": {"rate": "20"}},
+        {"tenant": {"concurrency": 1.5}},
+        {"tenant": {"burst": 2}},
+        {"tenant": {"rate": 20, "concurrency": 10_001}},
+        {1: {"rate": 1}},
+    ],
     "backoff_base": [timedelta(0), -SECOND, 2 * HOUR],
     "backoff_multiplier": [0.5, 101, float("nan")],
     "backoff_cap": [31 * DAY],

@@ -11,7 +11,7 @@ from penstock.kernel.item import Item, NewItem
 from penstock.kernel.lane import Lane, set_lane
 from penstock.kernel.worker import Worker
 from penstock.postgres.pool import Connection, Pool
-from tests.kernel.scene import PATIENCE, SECOND, kind_of
+from tests.kernel.scene import PATIENCE, SECOND, kind_of, own_gate
 
 
 class Recorder:
@@ -46,7 +46,14 @@ async def test_a_handler_that_blocks_the_loop_is_named_while_it_blocks(
         stop.set()
 
     await enqueue(db, lane.name, NewItem(payload=None))
-    worker = Worker(dsn=dsn, pool=pool, kinds=[kind_of(lane, resize)], log=log, meter=Meter())
+    worker = Worker(
+        dsn=dsn,
+        pool=pool,
+        kinds=[kind_of(lane, resize)],
+        gate=own_gate(),
+        log=log,
+        meter=Meter(),
+    )
     async with asyncio.timeout(2 * PATIENCE):
         await worker.run(stop)
 

@@ -22,7 +22,15 @@ from penstock.kernel.lane import Lane
 from penstock.kernel.runner import LaneRunner
 from penstock.postgres.clock import DatabaseClock
 from penstock.postgres.pool import Pool
-from tests.kernel.scene import HOUR, PATIENCE, kind_of, outcomes_of, state_of, worker_of
+from tests.kernel.scene import (
+    HOUR,
+    PATIENCE,
+    kind_of,
+    outcomes_of,
+    own_gate,
+    state_of,
+    worker_of,
+)
 
 SHORT = timedelta(milliseconds=20)
 LEASE = timedelta(seconds=1)
@@ -258,6 +266,7 @@ async def test_a_lane_runs_no_more_plain_functions_than_it_has_threads(
         kind=kind,
         lane=wide,
         worker="test",
+        gate=own_gate(),
         meter=Meter(),
         log=get_logger(),
         clock=DatabaseClock(),

@@ -60,8 +60,8 @@ def test_the_function_that_changes_a_policy_writes_every_field() -> None:
 def test_the_fields_with_limits_are_all_but_a_few() -> None:
     """The next test would pass if it looked at none."""
     assert set(FIELDS) - set(LIMITED) == {
-        "enabled", "backoff_base", "ordering", "on_dead_head", "on_lost", "error_detail",
-        "slot_pool",
+        "enabled", "key_limits", "backoff_base", "ordering", "on_dead_head", "on_lost",
+        "error_detail", "slot_pool",
     }  # fmt: skip
 
 

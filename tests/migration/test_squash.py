@@ -34,7 +34,7 @@ REMOVED = (
     # The kernel looks up functions of the slots when it calls them, not before.
     r"function enqueue_many\(.*",
     r"function slot_newcomers\(.*",
-    # Items of an owned lane are enqueued by its domain.
+    # Items of an owned lane are enqueued by its domain; limits per key.
     r"function (enqueue|enqueue_staged|enqueue_deliveries)\(.*",
     # Strict pools.
     r"function (assign_slots|set_slot_config)\(.*",
@@ -96,6 +96,10 @@ ADDED = (
     # A concurrency over all workers.
     r"(column|constraint) lane\b.*concurrency_total.*",
     r"function items_in_flight\(.*",
+    # Limits per key.
+    r"(column|constraint) lane\b.*key_limits.*",
+    r"(column|constraint) item\w*\..*limit_keys.*",
+    r"function (enqueue|enqueue_staged)\(.*limit_keys.*",
 )
 
 # Rows as they were written by the release before: a lane with a rate, items, a slot, an event.

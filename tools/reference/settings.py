@@ -11,8 +11,8 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
-from penstock.base.settings import Settings, variables_of
-from penstock.compose.domains import BUILT_IN
+from penstock.base.settings import variables_of
+from penstock.compose.domains import BUILT_IN, KERNEL
 from tools.reference.blocks import Incomplete, choice, code, plain, sentences, table
 
 KINDS: dict[Any, str] = {
@@ -29,7 +29,7 @@ KINDS: dict[Any, str] = {
 
 def blocks(_page: str) -> dict[str, str]:
     """Return a block for each section, named after its class."""
-    sections = (Settings, *(each for domain in BUILT_IN for each in domain.settings))
+    sections = tuple(each for domain in (KERNEL, *BUILT_IN) for each in domain.settings)
     return {each.__name__: _section(each) for each in sections}
 
 

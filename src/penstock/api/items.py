@@ -35,6 +35,7 @@ async def accept(call: Call[NoParameters, wire.NewItem]) -> wire.Accepted:
             due_at=given.due_at,
             order_key=given.order_key,
             not_after=given.not_after,
+            limit_keys=given.limit_keys,
             connection=db,
         )
     return wire.Accepted(id=accepted.id, is_new=accepted.is_new)
@@ -139,6 +140,7 @@ async def _accept_in(
             due_at=one.due_at,
             order_key=one.order_key,
             not_after=one.not_after,
+            limit_keys=one.limit_keys,
         )
         for one in given
     ]

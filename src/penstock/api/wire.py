@@ -15,8 +15,9 @@ from penstock.contract.paging import ID_MAX, Limit
 from penstock.kernel import lane as kernel
 from penstock.kernel import why
 from penstock.kernel.api_keys import NAME_LENGTH_MAX, Scope
-from penstock.kernel.enqueue import KEY_LENGTH_MAX
+from penstock.kernel.enqueue import KEY_LENGTH_MAX, LIMIT_KEYS_MAX
 from penstock.kernel.inspect import ItemState
+from penstock.kernel.limit_key import NAME
 from penstock.kernel.settle import REASON_LENGTH_MAX
 
 BATCH_MAX = 1_000  # More goes faster through Python or SQL, in one transaction of the caller.
@@ -24,6 +25,9 @@ BATCH_MAX = 1_000  # More goes faster through Python or SQL, in one transaction 
 Id = Annotated[int, Meta(ge=1, le=ID_MAX)]
 Instant = Annotated[datetime, Meta(tz=True)]
 ItemKey = Annotated[str, Meta(min_length=1, max_length=KEY_LENGTH_MAX)]
+LimitKeys = Annotated[
+    dict[Annotated[str, Meta(pattern=NAME)], ItemKey], Meta(max_length=LIMIT_KEYS_MAX)
+]
 Reason = Annotated[str, Meta(min_length=1, max_length=REASON_LENGTH_MAX)]
 Whole = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Cursor = Annotated[str, Meta(description="The `next` of the page before.", pattern="^[0-9]{1,19}$")]
@@ -131,6 +135,7 @@ class NewItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     due_at: Instant | None = None
     order_key: ItemKey | None = None
     not_after: Instant | None = None
+    limit_keys: LimitKeys | None = None
 
 
 NewItems = Annotated[list[NewItem], Meta(min_length=1, max_length=BATCH_MAX)]
@@ -160,6 +165,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
     due_at: datetime
     not_after: datetime | None
+    limit_keys: dict[str, str] | None
     created_at: datetime
     attempts: int
 
@@ -189,6 +195,7 @@ class ItemDetail(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
     due_at: datetime
     not_after: datetime | None
+    limit_keys: dict[str, str] | None
     created_at: datetime
     attempts: int
     payload: msgspec.Raw

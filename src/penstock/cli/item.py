@@ -195,6 +195,7 @@ class Line(msgspec.Struct, forbid_unknown_fields=True):
     due_at: datetime | None = None
     order_key: str | None = None
     not_after: datetime | None = None
+    limit_keys: dict[str, str] | None = None
 
 
 @item.command("enqueue")
@@ -205,6 +206,13 @@ class Line(msgspec.Struct, forbid_unknown_fields=True):
 @click.option("--order-key", help="Items with the same one run one after another.")
 @click.option(
     "--not-after", metavar="INSTANT", help="Its deadline; it ends dead if that passes first."
+)
+@click.option(
+    "--limit-key",
+    "limit_keys",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A limit key, such as tenant=42; may be given several times.",
 )
 @click.option(
     "--file",
@@ -222,6 +230,7 @@ def enqueue_(  # noqa: PLR0913  One parameter per option.
     due_at: str | None,
     order_key: str | None,
     not_after: str | None,
+    limit_keys: tuple[str, ...],
     source: BinaryIO | None,
     data_dir: Path | None,
     as_json: bool,
@@ -229,12 +238,12 @@ def enqueue_(  # noqa: PLR0913  One parameter per option.
     """Enqueue one item as JSON, or with --file many of them, all or none.
 
     JSON may be - to read one payload from standard input. Lines of a file are objects with
-    `payload`, and optionally `key`, `due_at`, `order_key` and `not_after`.
+    `payload`, and optionally `key`, `due_at`, `order_key`, `not_after` and `limit_keys`.
     """
     if (payload is None) == (source is None):
         raise click.UsageError("give either a JSON payload or --file")
     if source is not None:
-        if any((key, due_at, order_key, not_after)):
+        if any((key, due_at, order_key, not_after, limit_keys)):
             raise click.UsageError("with --file, keys and instants are part of its lines")
         _enqueue_file(lane, source, data_dir, as_json=as_json)
         return
@@ -244,9 +253,22 @@ def enqueue_(  # noqa: PLR0913  One parameter per option.
         due_at=_instant("due_at", due_at),
         order_key=order_key,
         not_after=_instant("not_after", not_after),
+        limit_keys=_limit_keys(limit_keys),
     )
     accepted = ask(data_dir, lambda db: enqueue(db, lane, new))
     print_record({"id": accepted.id, "is_new": accepted.is_new}, as_json=as_json)
+
+
+def _limit_keys(words: tuple[str, ...]) -> dict[str, str] | None:
+    keys: dict[str, str] = {}
+    for word in words:
+        name, found, value = word.partition("=")
+        if not found:
+            raise InvalidInput("limit_keys", f"{word!r} must look like name=value")
+        if name in keys:
+            raise InvalidInput("limit_keys", f"{name} is given twice")
+        keys[name] = value
+    return keys or None
 
 
 def _instant(field: str, text: str | None) -> datetime | None:
@@ -316,6 +338,7 @@ def _to_item(decoder: msgspec.json.Decoder[Line], text: bytes) -> NewItem:
         due_at=line.due_at,
         order_key=line.order_key,
         not_after=line.not_after,
+        limit_keys=line.limit_keys,
     )
     check(new)
     return new

@@ -11,10 +11,12 @@ from penstock.base import errors as base_errors
 from penstock.base.errors import BadSetting, PenstockError
 from penstock.base.settings import Settings, section, settings
 from penstock.compose import webhooks
+from penstock.compose.redis import RedisSettings
 from penstock.contract import Domain
 from penstock.contract import errors as contract_errors
 from penstock.contract.errors import BadDomain
 from penstock.domains.slots.domain import SLOTS
+from penstock.integrations.redis import metrics as redis_metrics
 from penstock.kernel import errors as kernel_errors
 from penstock.kernel.lane import RESERVED_PREFIX, RESERVED_RULE
 from penstock.kernel.metrics import METRICS
@@ -37,9 +39,9 @@ def _errors_of(*modules: ModuleType) -> Iterator[type[PenstockError]]:
 KERNEL = Domain(
     name="kernel",
     migration_packages=("penstock.kernel",),
-    settings=(Settings,),
+    settings=(Settings, RedisSettings),
     errors=tuple(_errors_of(base_errors, postgres_errors, kernel_errors, contract_errors)),
-    metrics=METRICS,
+    metrics=(*METRICS, *redis_metrics.METRICS),
 )
 
 

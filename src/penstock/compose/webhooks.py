@@ -1,4 +1,4 @@
-"""Webhooks with what carries them: the HTTP client, a gate of this process or in Redis, Kafka."""
+"""Webhooks with what carries them: the HTTP client, the gate of the process, Kafka."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -9,7 +9,6 @@ from typing import TypeAlias
 from penstock.base.errors import MissingExtra
 from penstock.compose.egress import EgressSettings, hint_at_setting, make_client
 from penstock.compose.kafka import KafkaSettings, connection_options, require_bootstrap
-from penstock.compose.redis import RedisSettings, share_gate
 from penstock.console.database import find_dsn
 from penstock.contract import Domain, Resources, Runtime, Service
 from penstock.contract.resources import choose_vault
@@ -20,9 +19,6 @@ from penstock.domains.webhooks.domain import build as build_domain
 from penstock.domains.webhooks.settings import WebhookSettings
 from penstock.domains.webhooks.subscription import SubscriptionService
 from penstock.integrations.kafka import metrics as kafka_metrics
-from penstock.integrations.redis import metrics as redis_metrics
-from penstock.limits.gate import Gate
-from penstock.limits.local import LocalGate
 
 Closes: TypeAlias = list[Callable[[], Awaitable[None]]]
 
@@ -34,20 +30,10 @@ def build(resources: Resources) -> Runtime:
     runtime = build_domain(
         resources,
         poster=poster,
-        gate=_choose_gate(resources, closes),
+        gate=resources.gate,
         publish=_choose_publish(resources, closes),
     )
     return replace(runtime, close=closes)
-
-
-def _choose_gate(resources: Resources, closes: Closes) -> Gate:
-    url = resources.section(RedisSettings).redis_url
-    local = LocalGate()
-    if url is None:
-        return local
-    gate, close = share_gate(url, local, resources)
-    closes.append(close)
-    return gate
 
 
 def _choose_publish(resources: Resources, closes: Closes) -> Publish | None:
@@ -102,7 +88,7 @@ def event_consumer(resources: Resources) -> Service:
 DOMAIN: Domain = replace(
     WEBHOOKS,
     build=build,
-    settings=(*WEBHOOKS.settings, EgressSettings, RedisSettings, KafkaSettings),
-    metrics=(*redis_metrics.METRICS, *kafka_metrics.METRICS),
+    settings=(*WEBHOOKS.settings, EgressSettings, KafkaSettings),
+    metrics=kafka_metrics.METRICS,
     commands=commands(open_subscriptions, hint_at_setting),
 )

@@ -71,6 +71,8 @@ def text(value: object) -> str:
             return bytes(value).decode()
         case float():
             return f"{value:g}"
+        case dict():
+            return msgspec.json.encode(value).decode()
         case _:
             return str(value)
 

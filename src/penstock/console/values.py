@@ -95,7 +95,16 @@ def _policy_value(name: str, value: str) -> object:
         if value.lower() not in BOOLEANS:
             raise InvalidInput(name, f"{value!r} is neither true nor false")
         return BOOLEANS[value.lower()]
+    if field.is_structure:
+        return _structure(field, value)
     return value if field.type is str else _number(field, value)
+
+
+def _structure(field: PolicyField, value: str) -> object:
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        raise InvalidInput(field.name, f"{value!r} is not JSON (or none)") from None
 
 
 def _number(field: PolicyField, value: str) -> int | float:

@@ -1,4 +1,4 @@
-"""What the app lends to its domains: connections, settings, secrets, log, metrics and clock."""
+"""What the app lends to its domains: connections, settings, secrets, log, metrics, clock, gate."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +11,8 @@ from penstock.base.log import Logger
 from penstock.base.meter import Meter
 from penstock.base.settings import Settings, section, settings
 from penstock.base.vault import Vault, load_or_make_key, parse_keys
+from penstock.limits.gate import ProcessGate
+from penstock.limits.local import LocalGate
 from penstock.postgres.embedded import find_running
 from penstock.postgres.pool import Pool
 
@@ -22,7 +24,8 @@ class Resources:
     """Valid from the opening of the app until its closing; `settings` is the app's own section.
 
     `clock` is the database's, from the first claim of the app's worker on, and before that the
-    machine's.
+    machine's. `gate` applies the limits of all domains and lanes, shared through Redis if the
+    environment names one.
     """
 
     pool: Pool
@@ -31,6 +34,7 @@ class Resources:
     log: Logger
     meter: Meter
     clock: Clock = field(default_factory=SystemClock)
+    gate: ProcessGate = field(default_factory=LocalGate)
 
     def section(self, kind: type[S]) -> S:
         """Return a domain's own settings, as they were read at start."""

@@ -24,6 +24,7 @@ REWIND_SHARE = 0.05  # Rewinding may take this share of the time, however long t
 # Most producers commit within this time after their `now`. An item that is not committed yet must
 # not end up behind the cursor; with a backlog it would wait anyway.
 COMMIT_TIME = timedelta(milliseconds=100)
+_limit_keys = msgspec.json.Decoder(dict[str, str])
 BEGINNING = (datetime(1, 1, 1, tzinfo=UTC), 0)
 
 
@@ -43,6 +44,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     not_after: datetime | None
     payload: str
     start_in: float
+    limit_keys: dict[str, str] | None = None
     last: LastAttempt | None = None
     preloaded: Item[Any] | None = None  # As the handler gets it, after the kind's `preload`.
 
@@ -159,6 +161,7 @@ async def claim(
             not_after=not_after,
             payload=text,
             start_in=start_in or 0.0,
+            limit_keys=None if limit_keys is None else _limit_keys.decode(limit_keys),
         )
         for (
             *_,
@@ -171,6 +174,7 @@ async def claim(
             order_key,
             not_after,
             text,
+            limit_keys,
         ) in rows
     ]
     position = (items[-1].due_at, items[-1].id)

@@ -1,14 +1,18 @@
 """Accept items, in a transaction of the pool or of the caller, with the SQL function."""
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any
+from typing import Any, cast
+
+import msgspec
 
 from penstock.base.aio import meanwhile
 from penstock.base.errors import InvalidInput
 from penstock.kernel import driver, payload
 from penstock.kernel.item import Accepted, ItemId, NewItem
+from penstock.kernel.limit_key import NAME
 from penstock.postgres.pool import Connection
 from penstock.postgres.statement import statement
 
@@ -19,10 +23,12 @@ CLEAR_STAGING = statement(__package__, "clear_staging.sql")
 
 CHUNK = 5_000  # Items; 1,000 is as fast, and 20,000 only costs memory.
 KEY_LENGTH_MAX = 255
+LIMIT_KEYS_MAX = 8  # Of one item: each is one more decision before its start.
+NAME_RULE = "must have names of 1 to 63 of a-z, 0-9, dash and underscore, not starting with a mark"
 DUE_FROM = datetime(1970, 1, 1, tzinfo=UTC)
 DUE_UNTIL = datetime(2200, 1, 1, tzinfo=UTC)
 
-STAGED_COLUMNS = ("index", "payload", "key", "due_at", "order_key", "not_after")
+STAGED_COLUMNS = ("index", "payload", "key", "due_at", "order_key", "not_after", "limit_keys")
 
 
 async def enqueue(
@@ -87,7 +93,8 @@ async def enqueue_many(
 def _columns(item: NewItem, payload_type: type[Any] | None) -> tuple[Any, ...]:
     text = payload.encode(item.payload, payload_type)
     check(item)
-    return (text, item.key, item.due_at, item.order_key, item.not_after)
+    limit_keys = msgspec.json.encode(item.limit_keys).decode() if item.limit_keys else None
+    return (text, item.key, item.due_at, item.order_key, item.not_after, limit_keys)
 
 
 def _staged_chunks(
@@ -113,6 +120,8 @@ def check(item: NewItem) -> None:
     check_instant("not_after", item.not_after)
     if item.not_after is not None and item.not_after < (item.due_at or item.not_after):
         raise InvalidInput("not_after", "is before due_at")
+    if item.limit_keys is not None:
+        _check_limit_keys(item.limit_keys)
 
 
 def check_instant(field: str, instant: datetime | None) -> None:
@@ -125,6 +134,18 @@ def check_instant(field: str, instant: datetime | None) -> None:
         raise InvalidInput(field, "must have a time zone")
     if not DUE_FROM <= instant < DUE_UNTIL:
         raise InvalidInput(field, "must be from the year 1970 to 2199")
+
+
+def _check_limit_keys(keys: object) -> None:
+    if not isinstance(keys, Mapping):
+        raise InvalidInput("limit_keys", "must be names with values")
+    given = cast("Mapping[object, object]", keys)
+    if len(given) > LIMIT_KEYS_MAX:
+        raise InvalidInput("limit_keys", f"must be at most {LIMIT_KEYS_MAX}, are {len(given)}")
+    for name, value in given.items():
+        if not isinstance(name, str) or re.fullmatch(NAME, name) is None:
+            raise InvalidInput("limit_keys", NAME_RULE)
+        _check_key(f"limit_keys.{name}", cast("str", "" if value is None else value))
 
 
 def _check_key(field: str, key: str | None) -> None:

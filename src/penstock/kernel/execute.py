@@ -46,6 +46,7 @@ def to_item(
         attempt=claimed.attempt - claimed.forgiven + 1,
         due_at=claimed.due_at,
         not_after=claimed.not_after,
+        limit_keys=claimed.limit_keys,
         token=token,
         payload=decoder(kind.payload_type).decode(claimed.payload),
         last=claimed.last,

@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from penstock.base.aio import TIMER_ROUNDING, spawn
+from penstock.base.aio import TIMER_ROUNDING, finish, spawn
 from penstock.base.clock import boot_seconds, suspended_seconds
 from penstock.base.log import Logger
 from penstock.base.watchdog import Guard, Watchdog
@@ -24,10 +24,11 @@ from penstock.kernel.claim import Claimed, Lease
 from penstock.kernel.execute import execute, execute_many, watchdog_of
 from penstock.kernel.failures import FailureLog
 from penstock.kernel.fence import LeaseFence
-from penstock.kernel.item import Dead, Ending, Returned
+from penstock.kernel.item import Dead, Ending, Returned, Snooze
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import Lane
 from penstock.kernel.lease import HeldLease, HeldLeases
+from penstock.kernel.limit_key import Refused, StartGate, limits_of, refusal_reason
 from penstock.kernel.pace import Pace, tolerance
 from penstock.kernel.settle import Ended
 from penstock.postgres.errors import DatabaseAway
@@ -40,6 +41,17 @@ MEASURE = timedelta(milliseconds=50)
 # Handlers that never await would block the event loop for a whole batch, and the database would be
 # idle meanwhile: yield to the loop after this many items.
 YIELD_EVERY = 20
+LEAVE_GRACE = timedelta(seconds=2)  # To return the places of limit keys after a cancellation.
+# How late after its admission an item of a batch may start. A part that ran meanwhile took longer.
+LATE_MAX = timedelta(milliseconds=5)
+
+
+class _Arrival(NamedTuple):
+    """An item that the gate has answered, and when; `admitted` is None if it was refused."""
+
+    claimed: Claimed
+    admitted: object | None
+    at: float
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,6 +69,7 @@ class Executor:
     lane: Lane
     leases: HeldLeases
     fence: LeaseFence
+    gate: StartGate
     log: Logger
     on_free: Callable[[], None]
     on_ended: Callable[[], None]
@@ -165,6 +178,8 @@ class Executor:
                 self._start_another(group)
                 if self.kind.handle_many is not None:
                     await self._run_many(held, claimed, guard)
+                elif self._is_limited(claimed):
+                    await self._run_limited(held, claimed, guard)
                 else:
                     await self._run_one(held, claimed, guard)
                 ran += 1
@@ -212,6 +227,15 @@ class Executor:
             batch.append(self._waiting.popleft()[1])
         if first.start_in > 0:
             await self._until_start(held, first)
+        limited = [claimed for claimed in batch if self._is_limited(claimed)]
+        if limited:
+            batch = [claimed for claimed in batch if not self._is_limited(claimed)]
+        if batch:
+            await self._run_batch(held, batch, guard)
+        if limited:
+            await self._run_parts(held, limited, guard)
+
+    async def _run_batch(self, held: HeldLease, batch: list[Claimed], guard: Guard) -> None:
         if held.lease.marks_starts and not await self._mark_started(held, batch):
             return
         began_at = monotonic()
@@ -236,6 +260,104 @@ class Executor:
             for claimed in batch:
                 ending = refusals[claimed.id] or endings[claimed.id]
                 self._end(held, claimed, ending, began_at=began_at)
+
+    # ---------------------------------------------------------------------------- limit keys
+
+    def _is_limited(self, claimed: Claimed) -> bool:
+        """Return whether the lane limits a key of the item."""
+        if claimed.limit_keys is None or self.lane.key_limits is None:
+            return False
+        return not self.lane.key_limits.keys().isdisjoint(claimed.limit_keys)
+
+    async def _run_limited(self, held: HeldLease, claimed: Claimed, guard: Guard) -> None:
+        """Run an item once its limit keys admit it."""
+        if claimed.start_in > 0:
+            await self._until_start(held, claimed)
+        began_at = monotonic()
+        refusal = self._refusal(held, claimed, began_at)
+        if refusal is not None:
+            self._end(held, claimed, refusal, began_at=began_at)
+            return
+        admitted = await self._admit(held, claimed)
+        if admitted is None:
+            return
+        try:
+            await self._run_one(held, self._admitted_now(held, claimed), guard)
+        finally:
+            await finish(self.gate.leave([admitted]), within=LEAVE_GRACE)
+
+    async def _run_parts(self, held: HeldLease, batch: Sequence[Claimed], guard: Guard) -> None:
+        """Run a batch handler on the items as their limit keys admit them.
+
+        Those that are admitted together run together. An item that was admitted while an earlier
+        part ran, and is late, is admitted again.
+        """
+        arrivals: asyncio.Queue[_Arrival] = asyncio.Queue(len(batch))
+
+        async def arrive(claimed: Claimed) -> None:
+            admitted = await self._admit(held, claimed)
+            arrivals.put_nowait(_Arrival(claimed, admitted, monotonic()))
+
+        missing = len(batch)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for claimed in batch:
+                    spawn(group, arrive(claimed))
+                while missing:
+                    part = [await arrivals.get()]
+                    while not arrivals.empty():
+                        part.append(arrivals.get_nowait())
+                    missing -= len(part)
+                    for late in await self._run_part(held, part, guard):
+                        missing += 1
+                        spawn(group, arrive(late))
+        finally:
+            while not arrivals.empty():
+                left = arrivals.get_nowait()
+                if left.admitted is not None:
+                    self._end(held, left.claimed, RETURNED, began_at=left.at)
+                    await finish(self.gate.leave([left.admitted]), within=LEAVE_GRACE)
+
+    async def _run_part(
+        self, held: HeldLease, part: Sequence["_Arrival"], guard: Guard
+    ) -> list[Claimed]:
+        """Run the items that were admitted, except for those that are late; return these."""
+        at = monotonic() - LATE_MAX.total_seconds()
+        late = [each for each in part if each.admitted is not None and each.at < at]
+        started = [each for each in part if each.admitted is not None and each.at >= at]
+        if late:
+            await self.gate.leave([each.admitted for each in late])
+        if started:
+            batch = [self._admitted_now(held, each.claimed) for each in started]
+            try:
+                await self._run_batch(held, batch, guard)
+            finally:
+                admitted = [each.admitted for each in started]
+                await finish(self.gate.leave(admitted), within=LEAVE_GRACE)
+        return [each.claimed for each in late]
+
+    async def _admit(self, held: HeldLease, claimed: Claimed) -> object | None:
+        """Wait until the item may start; None: a key is at its limit, and the item is snoozed."""
+        began_at = monotonic()
+        keys = limits_of(claimed.limit_keys or {}, self.lane.key_limits)
+        try:
+            answer = await self.gate.admit(self.lane.name, keys, timeout=self.kind.timeout)
+        except BaseException:
+            self._end(held, claimed, RETURNED, began_at=began_at)
+            raise
+        if not isinstance(answer, Refused):
+            return answer
+        reason = refusal_reason(answer.key.name, answer.key.value, answer.limit)
+        self._end(held, claimed, Snooze(answer.after, reason), began_at=began_at)
+        return None
+
+    def _admitted_now(self, held: HeldLease, claimed: Claimed) -> Claimed:
+        """Return an item that starts now: in a lane with a rate, its limit keys came after it."""
+        is_slotted = self.lane.rate is not None
+        start_in = monotonic() - held.lease.began_at if is_slotted else 0.0
+        return replace(claimed, start_in=start_in)
+
+    # -------------------------------------------------------------------------------- endings
 
     def _leave_thread(
         self,

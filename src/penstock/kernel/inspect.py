@@ -4,6 +4,8 @@ from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 from typing import Literal
 
+import msgspec
+
 from penstock.kernel.errors import UnknownItem
 from penstock.kernel.item import ItemId
 from penstock.kernel.lane import read_lane
@@ -60,6 +62,7 @@ class ItemView:
     reason: str | None
     due_at: datetime
     not_after: datetime | None
+    limit_keys: dict[str, str] | None
     created_at: datetime
     attempts: int
     payload: str | None
@@ -265,4 +268,7 @@ async def balance(db: Queries, lane: str | None = None) -> Balance:
 
 
 def _to_item(row: Row) -> ItemView:
-    return ItemView(**{each.name: row[each.name] for each in fields(ItemView)})
+    values = {each.name: row[each.name] for each in fields(ItemView)}
+    if values["limit_keys"] is not None:
+        values["limit_keys"] = msgspec.json.decode(values["limit_keys"])
+    return ItemView(**values)

@@ -1,5 +1,6 @@
 """An item, the request for a new one, and the outcomes of an attempt."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, NewType, Protocol, TypeAlias, TypeVar
@@ -45,6 +46,7 @@ class Item(msgspec.Struct, Generic[P], frozen=True, kw_only=True):
     not_after: datetime | None
     token: int  # The fencing token of the lease: a later lease has a higher one.
     payload: P
+    limit_keys: Mapping[str, str] | None = None
     last: LastAttempt | None = None  # Over all sets of attempts, also before a retry or replay.
     fence: Fence | None = None
 
@@ -80,6 +82,7 @@ class NewItem(msgspec.Struct, frozen=True, kw_only=True):
     due_at: datetime | None = None
     order_key: str | None = None
     not_after: datetime | None = None
+    limit_keys: Mapping[str, str] | None = None
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):

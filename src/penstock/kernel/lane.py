@@ -18,6 +18,7 @@ from penstock.kernel.audit import audit
 from penstock.kernel.backoff import Backoff
 from penstock.kernel.claim import SLOTS_AHEAD
 from penstock.kernel.errors import LaneIsOwned, LaneNotEmpty, UnknownLane
+from penstock.kernel.limit_key import KeyLimits
 from penstock.kernel.policy import Rule, policy_fields, policy_table
 from penstock.postgres.pool import Connection, Queries, Row
 from penstock.postgres.statement import statement
@@ -105,6 +106,14 @@ class Lane:
             "Items that all workers together hold at once; none means no limit.",
             low=1,
             high=1_000_000,
+        ),
+    ] = None
+    key_limits: Annotated[
+        KeyLimits | None,
+        Rule(
+            "Limits for each value of a [limit key](../howto/limit-per-key.md): `rate`, starts per "
+            "second, and `concurrency`, handlers at once.",
+            range='JSON such as `{"tenant": {"rate": 20, "concurrency": 5}}`, or none',
         ),
     ] = None
     backoff: Backoff = field(default_factory=Backoff)
@@ -265,7 +274,7 @@ def to_lane(row: Row) -> Lane:
     backoff: dict[str, Any] = {}
     for each in FIELDS.values():
         holder = values if len(each.path) == 1 else backoff
-        holder[each.path[-1]] = row[each.name]
+        holder[each.path[-1]] = each.from_column(row[each.name])
     guards = json.loads(row["guards"])
     return Lane(backoff=Backoff(**backoff), owner=row["owner"], guards=guards, **values)
 

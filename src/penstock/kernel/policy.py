@@ -12,6 +12,8 @@ from math import isfinite
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+import msgspec
+
 from penstock.base.errors import InvalidInput
 
 COUNT_MAX = 2**31  # Beyond every CHECK, and more than an integer column can hold.
@@ -44,7 +46,7 @@ class PolicyField:
 
     name: str
     path: tuple[str, ...]
-    type: type[bool | int | float | str | timedelta]
+    type: type[bool | int | float | str | timedelta | dict[str, Any]]
     choices: tuple[str, ...]
     is_optional: bool
     default: object
@@ -61,9 +63,32 @@ class PolicyField:
             if abs(value) > DURATION_MAX:
                 raise InvalidInput(self.name, "is longer than any policy allows")
             return f"{value.total_seconds():.6f} seconds"
+        if self.is_structure:
+            return self._to_plain(value)
         if not self._has_type(value):
             raise InvalidInput(self.name, f"must be {self._type_text()}, not {value!r:.50}")
         return value
+
+    @property
+    def is_structure(self) -> bool:
+        """Whether the value has parts: JSON in the table and on the command line."""
+        return get_origin(self.type) is dict
+
+    def from_column(self, value: Any) -> Any:
+        """Return what the table has as Lane has it."""
+        if value is None or not self.is_structure:
+            return value
+        return msgspec.json.decode(value, type=self.type)
+
+    def _to_plain(self, value: object) -> object:
+        """Return a structure in plain types, without parts that are None; an empty one is None."""
+        if value is None:
+            return None
+        try:
+            parts = msgspec.convert(msgspec.to_builtins(value), self.type)
+        except (TypeError, ValueError) as refused:
+            raise InvalidInput(self.name, f"is not valid: {refused}") from refused
+        return _without_none(msgspec.to_builtins(parts)) or None
 
     def range_text(self) -> str:
         """Return which values are allowed, in words."""
@@ -174,3 +199,10 @@ def _in_largest_unit(value: timedelta) -> tuple[str, int]:
     fitting = (unit for unit, size in UNITS.items() if value and not value % size)
     unit = next(fitting, "second")
     return unit, value // UNITS[unit]
+
+
+def _without_none(parts: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {
+        name: {each: value for each, value in part.items() if value is not None}
+        for name, part in parts.items()
+    }

@@ -24,6 +24,7 @@ from penstock.kernel.item import Returned
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import Lane
 from penstock.kernel.lease import EndedBatch, HeldLeases
+from penstock.kernel.limit_key import StartGate
 from penstock.kernel.preload import preload
 from penstock.kernel.settle import Settled, settle
 from penstock.kernel.wake import Wake
@@ -50,6 +51,7 @@ class LaneRunner:
     kind: AnyKind
     lane: Lane
     worker: str
+    gate: StartGate
     meter: Meter
     log: Logger
     clock: DatabaseClock
@@ -71,6 +73,7 @@ class LaneRunner:
             lane=self.lane,
             leases=self.leases,
             fence=LeaseFence(self.pool),
+            gate=self.gate,
             log=self.log,
             on_free=self._freed,
             on_ended=self._settles.now,

@@ -16,6 +16,7 @@ from penstock.kernel.heartbeat import ALIVE_FOR
 from penstock.kernel.inspect import ItemView, read_item
 from penstock.kernel.item import ItemId
 from penstock.kernel.lane import Lane, read_lane
+from penstock.kernel.limit_key import limits_of, refusal_reason
 from penstock.postgres.pool import Queries, Row
 from penstock.postgres.statement import statement
 
@@ -28,9 +29,10 @@ AHEAD_MAX = 10_000  # Counting stops here; a longer queue needs no exact number.
 NEIGHBOURS_MAX = 20  # Items of a key that are looked up on each side of its first follower.
 
 Code = Literal[
-    "paused", "no_worker", "not_due", "waits_for_slot", "behind_head", "dispatch_interval", "rate",
-    "concurrency", "concurrency_total", "items_ahead", "next_claim", "leased", "lease_expired",
-    "held", "dead", "done", "cancelled", "deadline", "in_flight", "nothing_due", "empty",
+    "paused", "no_worker", "not_due", "waits_for_slot", "limit_key", "behind_head",
+    "dispatch_interval", "rate", "concurrency", "concurrency_total", "items_ahead", "next_claim",
+    "leased", "lease_expired", "held", "dead", "done", "cancelled", "deadline", "in_flight",
+    "nothing_due", "empty",
 ]  # fmt: skip
 
 
@@ -114,6 +116,8 @@ def _not_due(item: ItemView, lane: Lane, place: Row) -> Reason:
     sentence = f"item {item.id} is not due before {_at(item.due_at)}"
     if place["outcome"] is not None:
         attempt, outcome, reason = place["attempt"], place["outcome"], place["last_reason"]
+        if outcome == "snooze" and (limited := _limited(item, lane, reason)) is not None:
+            return limited
         sentence += f": attempt {attempt} ended with {outcome}" + (f", {reason}" if reason else "")
         data |= {"attempt": attempt, "outcome": outcome, "reason": reason}
     elif lane.slot_pool is not None:
@@ -121,6 +125,25 @@ def _not_due(item: ItemView, lane: Lane, place: Row) -> Reason:
         data |= {"slot_pool": lane.slot_pool}
         return Reason(code="waits_for_slot", sentence=sentence, data=data)
     return Reason(code="not_due", sentence=sentence, data=data)
+
+
+def _limited(item: ItemView, lane: Lane, reason: str) -> Reason | None:
+    """Return that an item waits for its turn at a limit key, if its last attempt ended so."""
+    for key in limits_of(item.limit_keys or {}, lane.key_limits):
+        for limit, allowed in (("rate", key.limit.rate), ("concurrency", key.limit.concurrency)):
+            if reason != refusal_reason(key.name, key.value, limit):
+                continue
+            unit = "starts a second" if limit == "rate" else "handlers at once"
+            sentence = (
+                f"item {item.id} waits for its limit key {key.name}={key.value} until "
+                f"{_at(item.due_at)}: lane {lane.name} allows it {allowed or 0:g} {unit}"
+            )
+            data: dict[str, Any] = {
+                "item_id": item.id, "due_at": item.due_at, "name": key.name, "value": key.value,
+                "limit": limit, limit: allowed,
+            }  # fmt: skip
+            return Reason(code="limit_key", sentence=sentence, data=data)
+    return None
 
 
 def _ahead(item: ItemView, lane: Lane, load: Row, *, ahead: int) -> Reason:

@@ -21,6 +21,7 @@ from penstock.kernel import metrics
 from penstock.kernel.heartbeat import HEARTBEAT_INTERVAL, remove_worker, report_worker
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import Lane, read_lane, to_lane
+from penstock.kernel.limit_key import StartGate
 from penstock.kernel.runner import LaneRunner
 from penstock.postgres.clock import OFFSET_MAX, DatabaseClock
 from penstock.postgres.errors import DatabaseAway
@@ -48,6 +49,7 @@ class Worker:
     dsn: str
     pool: Pool
     kinds: Sequence[AnyKind]
+    gate: StartGate
     log: Logger
     meter: Meter = field(default_factory=Meter)
     clock: DatabaseClock = field(default_factory=DatabaseClock)
@@ -74,6 +76,7 @@ class Worker:
                 kind=kind,
                 lane=lane,
                 worker=self.name,
+                gate=self.gate,
                 meter=self.meter,
                 log=self.log.bind(lane=lane.name),
                 clock=self.clock,

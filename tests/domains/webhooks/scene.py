@@ -16,6 +16,7 @@ from penstock.base.aio import spawn
 from penstock.base.settings import section
 from penstock.base.vault import Vault
 from penstock.compose.egress import EgressSettings
+from penstock.compose.limit_keys import LimitKeyGate
 from penstock.contract import Resources, Runtime
 from penstock.domains.webhooks.domain import LANE, ORDERED_LANE, WEBHOOKS
 from penstock.domains.webhooks.domain import build as build_domain
@@ -134,6 +135,7 @@ async def working(*apps: Penstock) -> AsyncGenerator[asyncio.Event]:
                 dsn=app.address,
                 pool=app.pool,
                 kinds=list(app.kinds.values()),
+                gate=LimitKeyGate(app.resources.gate),
                 log=app.log,
                 meter=app.meter,
                 clock=app.clock,

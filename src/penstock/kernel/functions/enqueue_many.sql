@@ -12,7 +12,8 @@ CREATE OR REPLACE FUNCTION penstock.enqueue_many(
     order_keys text[],
     not_afters timestamptz[],
     at timestamptz DEFAULT now(),
-    owner text DEFAULT NULL
+    owner text DEFAULT NULL,
+    limit_keys jsonb[] DEFAULT NULL
 ) RETURNS TABLE (index bigint, item_id bigint, is_new boolean)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -44,11 +45,15 @@ BEGIN
         SELECT index, coalesce(slotted_id, nextval('penstock.item_id')) AS id, payload,
             octet_length(body) AS bytes, key,
             CASE WHEN key IS NOT NULL THEN sha256(convert_to(body, 'UTF8')) END AS payload_hash,
-            coalesce(due_at, enqueue_many.at) AS due_at, order_key, not_after
+            coalesce(due_at, enqueue_many.at) AS due_at, order_key, not_after,
+            limit_keys
         FROM (
             SELECT u.*, payload::text AS body
-            FROM unnest(payloads, keys, due_ats, order_keys, not_afters, slotted_ids) WITH ORDINALITY
-                AS u (payload, key, due_at, order_key, not_after, slotted_id, index)
+            FROM unnest(
+                payloads, keys, due_ats, order_keys, not_afters, slotted_ids,
+                enqueue_many.limit_keys
+            ) WITH ORDINALITY
+                AS u (payload, key, due_at, order_key, not_after, slotted_id, limit_keys, index)
             OFFSET 0
         ) AS u
     ), fresh AS (
@@ -64,8 +69,9 @@ BEGIN
         FROM given LEFT JOIN fresh ON fresh.item_id = given.id
     ), body AS (
         INSERT INTO penstock.item
-            (id, due_at, not_after, created_at, lane_id, key, order_key, payload)
-        SELECT id, due_at, not_after, enqueue_many.at, policy.lane_id, key, order_key, payload
+            (id, due_at, not_after, created_at, lane_id, key, order_key, payload, limit_keys)
+        SELECT id, due_at, not_after, enqueue_many.at, policy.lane_id, key, order_key, payload,
+            limit_keys
         FROM judged
         WHERE is_new
     ), timed AS (

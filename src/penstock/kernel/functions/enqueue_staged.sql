@@ -1,7 +1,8 @@
 -- Accept the rows of the session's staging table, in their order. Usually every key is new: then a
 -- plain INSERT from the table is used, a quarter faster than ON CONFLICT. If a key is known, and
 -- for lanes with ordering or a slot pool, enqueue_many is called instead. One subtransaction per
--- call, so only for bulk.
+-- call, so only for bulk. The staging table of an older release has no limit_keys: the name then
+-- means the NULL of `absent`, which is outside of the table's own scope.
 CREATE OR REPLACE FUNCTION penstock.enqueue_staged(
     lane text, at timestamptz, owner text DEFAULT NULL
 ) RETURNS TABLE (index bigint, item_id bigint, is_new boolean)
@@ -24,10 +25,15 @@ BEGIN
                     octet_length(body) AS bytes, key,
                     CASE WHEN key IS NOT NULL THEN sha256(convert_to(body, 'UTF8')) END
                         AS payload_hash,
-                    coalesce(due_at, enqueue_staged.at) AS due_at, order_key, not_after
+                    coalesce(due_at, enqueue_staged.at) AS due_at, order_key, not_after,
+                    limit_keys
                 FROM (
                     SELECT staged.*, payload::text AS body
-                    FROM pg_temp.penstock_staged AS staged
+                    FROM (SELECT NULL::jsonb AS limit_keys) AS absent
+                    CROSS JOIN LATERAL (
+                        SELECT index, payload, key, due_at, order_key, not_after, limit_keys
+                        FROM pg_temp.penstock_staged
+                    ) AS staged
                     ORDER BY index
                 ) AS u
             ), fresh AS (
@@ -38,9 +44,10 @@ BEGIN
                 ORDER BY key
             ), body AS (
                 INSERT INTO penstock.item
-                    (id, due_at, not_after, created_at, lane_id, key, order_key, payload)
+                    (id, due_at, not_after, created_at, lane_id, key, order_key, payload,
+                     limit_keys)
                 SELECT id, due_at, not_after, enqueue_staged.at, policy.lane_id, key, order_key,
-                    payload
+                    payload, limit_keys
                 FROM given
             ), timed AS (
                 INSERT INTO penstock.deadline (not_after, item_id)
@@ -65,12 +72,17 @@ BEGIN
             SELECT array_agg(payload ORDER BY index) AS payloads,
                 array_agg(key ORDER BY index) AS keys, array_agg(due_at ORDER BY index) AS due_ats,
                 array_agg(order_key ORDER BY index) AS order_keys,
-                array_agg(not_after ORDER BY index) AS not_afters
-            FROM pg_temp.penstock_staged
+                array_agg(not_after ORDER BY index) AS not_afters,
+                array_agg(listed.limit_keys ORDER BY index) AS limit_keys
+            FROM (SELECT NULL::jsonb AS limit_keys) AS absent
+            CROSS JOIN LATERAL (
+                SELECT index, payload, key, due_at, order_key, not_after, limit_keys
+                FROM pg_temp.penstock_staged
+            ) AS listed
         ) AS staged
         CROSS JOIN LATERAL penstock.enqueue_many(
             lane, payloads, keys, due_ats, order_keys, not_afters, enqueue_staged.at,
-            enqueue_staged.owner) AS accepted;
+            enqueue_staged.owner, staged.limit_keys) AS accepted;
         RETURN;
     END IF;
     IF bytes_max > policy.payload_bytes_max THEN

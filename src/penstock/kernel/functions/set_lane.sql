@@ -53,6 +53,7 @@ BEGIN
         lease = given.lease,
         concurrency = given.concurrency,
         concurrency_total = given.concurrency_total,
+        key_limits = given.key_limits,
         backoff_base = given.backoff_base,
         backoff_multiplier = given.backoff_multiplier,
         backoff_cap = given.backoff_cap,

@@ -121,12 +121,15 @@ SELECT
         place.due_at
     ) - allowance.at)::float8 AS start_in,
     place.id, place.due_at, place.attempt, place.forgiven, item.key, item.order_key,
-    item.not_after, item.payload
+    item.not_after, item.payload, item.limit_keys
 FROM allowance
 LEFT JOIN leased ON true
 LEFT JOIN place ON true
 LEFT JOIN LATERAL (
-    SELECT key, order_key, not_after, payload FROM penstock.item WHERE id = place.id LIMIT 1
+    SELECT key, order_key, not_after, payload, limit_keys
+    FROM penstock.item
+    WHERE id = place.id
+    LIMIT 1
 ) AS item ON true
 LEFT JOIN wait ON true
 ORDER BY place.number;

@@ -5,5 +5,6 @@ CREATE TEMPORARY TABLE IF NOT EXISTS penstock_staged (
     key text,
     due_at timestamptz,
     order_key text,
-    not_after timestamptz
+    not_after timestamptz,
+    limit_keys jsonb
 ) ON COMMIT DELETE ROWS;

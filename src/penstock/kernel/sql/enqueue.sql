@@ -8,6 +8,7 @@ FROM penstock.enqueue_many(
     ARRAY[CAST($4 AS timestamptz)],
     ARRAY[CAST($5 AS text)],
     ARRAY[CAST($6 AS timestamptz)],
-    coalesce(CAST($7 AS timestamptz), now()),
-    CAST($8 AS text)
+    coalesce(CAST($8 AS timestamptz), now()),
+    CAST($9 AS text),
+    ARRAY[CAST($7 AS jsonb)]
 );

@@ -25,20 +25,20 @@ WITH listed AS MATERIALIZED (
     SELECT item.*
     FROM listed
     CROSS JOIN LATERAL (
-        SELECT id, key, order_key, due_at, not_after, created_at
+        SELECT id, key, order_key, due_at, not_after, created_at, limit_keys
         FROM penstock.item
         WHERE item.id = listed.id
         LIMIT 1
     ) AS item
     UNION ALL
-    (SELECT id, key, order_key, due_at, not_after, created_at
+    (SELECT id, key, order_key, due_at, not_after, created_at, limit_keys
         FROM penstock.item
         WHERE coalesce($4, '') NOT IN ('held', 'dead', 'leased') AND $5::text IS NOT NULL
             AND lane_id = $1 AND order_key BETWEEN $5 AND $5 AND id < $2
         ORDER BY order_key DESC, id DESC
         LIMIT $8)
     UNION ALL
-    (SELECT id, key, order_key, due_at, not_after, created_at
+    (SELECT id, key, order_key, due_at, not_after, created_at, limit_keys
         FROM penstock.item
         WHERE coalesce($4, '') NOT IN ('held', 'dead', 'leased') AND $5::text IS NULL
             AND lane_id = $1 AND id < $2
@@ -46,7 +46,7 @@ WITH listed AS MATERIALIZED (
         LIMIT $8)
 ), page AS MATERIALIZED (
     SELECT looked_at.id, looked_at.key, looked_at.order_key, looked_at.not_after,
-        looked_at.created_at, place.state, place.reason,
+        looked_at.limit_keys, looked_at.created_at, place.state, place.reason,
         coalesce(place.due_at, looked_at.due_at) AS due_at, coalesce(place.attempts, 0) AS attempts
     FROM looked_at
     JOIN penstock.locate(ARRAY(SELECT id FROM looked_at)) AS place USING (id)
@@ -66,7 +66,8 @@ WITH listed AS MATERIALIZED (
     ) AS until
 )
 SELECT page.id, lane.name AS lane, page.key, page.order_key, page.state, page.reason, page.due_at,
-    page.not_after, page.created_at, page.attempts, NULL AS payload, looked.until AS looked_until
+    page.not_after, page.limit_keys, page.created_at, page.attempts, NULL AS payload,
+    looked.until AS looked_until
 FROM looked
 JOIN penstock.lane ON lane.lane_id = $1
 LEFT JOIN page ON true
