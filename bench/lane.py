@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 from bench.peers.protocol import Handle, Mode, Place, payload
@@ -11,6 +12,7 @@ from penstock.kernel.lane import read_lane, set_lane
 from penstock.postgres.pool import Connection, connect
 
 LANE = "bench"
+LIMIT_KEY = "tenant"
 
 INSERT_FINISHED = """
 WITH body AS (
@@ -100,6 +102,23 @@ class Lane:
         await self._app.enqueue_many(
             LANE, [NewItem(payload=payload(n), order_key=str(n % keys)) for n in numbers]
         )
+
+    async def insert_limited(self, first: int, keys: list[int], *, due_ats: list[float]) -> None:
+        """Insert one item for each of the limit keys, due at these seconds since 1970."""
+        items = [
+            NewItem(
+                payload=payload(number),
+                due_at=datetime.fromtimestamp(due_at, UTC),
+                limit_keys={LIMIT_KEY: str(key)},
+            )
+            for number, (key, due_at) in enumerate(zip(keys, due_ats, strict=True), first)
+        ]
+        await self._app.enqueue_many(LANE, items)
+
+    async def limit_keys(self, per_second: float) -> None:
+        """Give each limit key of the lane a rate."""
+        limits = {LIMIT_KEY: {"rate": per_second}}
+        await set_lane(self._producer, LANE, who="bench", key_limits=limits)
 
     async def limit_rate(self, per_second: int, *, burst: int) -> None:
         """Give the lane a rate limit."""

@@ -35,6 +35,14 @@ class Ours(Queue, Protocol):
         """Give the lane that `work` works on a rate limit."""
         ...
 
+    async def insert_limited(self, first: int, keys: list[int], *, due_ats: list[float]) -> None:
+        """Commit items with these limit keys, due at these seconds since 1970."""
+        ...
+
+    async def limit_keys(self, per_second: float) -> None:
+        """Give each limit key of the lane that `work` works on a rate."""
+        ...
+
 
 # `penstock up` with a lane that has nothing to do; the database comes as PENSTOCK_DATABASE_URL.
 UP: Final = (sys.executable, "-m", "penstock.cli", "up", "--app", "bench.resting:app")
@@ -58,6 +66,7 @@ def serve_ours(queue: Ours) -> None:
             ),
             "drain_ordered": lambda **a: _drain_ordered(queue, **a),
             "limit_rate": lambda per_second, burst: _limit_rate(queue, per_second, burst),
+            "fill_limited": lambda **a: _fill_limited(queue, **a),
             "starts": lambda **a: _starts(queue, **a),
         },
     )
@@ -93,15 +102,25 @@ async def _limit_rate(queue: Ours, per_second: int, burst: int) -> Answer:
     return {}
 
 
+async def _fill_limited(
+    queue: Ours, *, first: int, keys: list[int], due_ats: list[float], per_second: float
+) -> Answer:
+    await queue.limit_keys(per_second)
+    await queue.insert_limited(first, keys, due_ats=due_ats)
+    return {}
+
+
 async def _starts(queue: Ours, *, seconds: float) -> Answer:
-    """Work for so long; return when each handler started.
+    """Work for so long; return when each handler started, and with which item.
 
     CLOCK_MONOTONIC is one clock for all processes of a machine, so the lists can be merged.
     """
     starts: list[float] = []
+    items: list[int] = []
 
-    async def handle(_number: int) -> None:
+    async def handle(number: int) -> None:
         starts.append(time.clock_gettime(time.CLOCK_MONOTONIC))
+        items.append(number)
 
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
@@ -109,7 +128,7 @@ async def _starts(queue: Ours, *, seconds: float) -> Answer:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), seconds)
         stop.set()
-    return {"starts": starts}
+    return {"starts": starts, "items": items}
 
 
 if __name__ == "__main__":
