@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from penstock.kernel.limit_key import LimitKey, Refused
-from penstock.limits.admit import admit, lateness_of
+from penstock.limits.admit import admit
 from penstock.limits.gate import Entry, KeyGate, Limit, Refusal
 
 # The place of a key must outlive the longest attempt, or it would expire and be given to another.
@@ -34,7 +34,7 @@ class LimitKeyGate:
         answer = await admit(
             lambda: self.gate.enter_all(limits),
             self.gate.leave_all,
-            late_max=min(lateness_of(limit.rate) for limit in limits),
+            rate=max((limit.rate for limit in limits if limit.rate is not None), default=None),
         )
         if not isinstance(answer, Refusal):
             return answer

@@ -27,37 +27,30 @@ async def admit(
     enter: Callable[[], Awaitable[P | Refusal]],
     leave: Callable[[P], Coroutine[Any, Any, None]],
     *,
-    late_max: float,
+    rate: float | None,
 ) -> P | Refusal:
     """Enter and wait for the instant that was reserved; a refusal may take up to PERMIT_WAIT_MAX.
 
-    `late_max` is in seconds, see `lateness_of`. What was entered is left again on a cancellation.
+    `rate` is the highest that limits the call. What was entered is left again on a cancellation.
     """
-    answer = await _enter(enter, leave, late_max=late_max)
+    answer = await _enter(enter, leave, rate=rate)
+    if not isinstance(answer, Refusal):
+        return answer
     wait_until = monotonic() + PERMIT_WAIT_MAX.total_seconds()
     while isinstance(answer, Refusal) and answer.reason == "concurrency_limited":
         after = answer.after.total_seconds()
         if monotonic() + after > wait_until:
             break
         await asyncio.sleep(after)
-        answer = await _enter(enter, leave, late_max=late_max)
+        answer = await _enter(enter, leave, rate=rate)
     return answer
-
-
-def lateness_of(rate: float | None) -> float:
-    """Return how many seconds a call may be late for its instant.
-
-    With less than the distance of two calls, a second has one more call than the rate at most.
-    """
-    late_min, late_max = LATE_MIN.total_seconds(), LATE_MAX.total_seconds()
-    return late_max if rate is None else max(late_min, min(late_max, 1 / rate - late_min))
 
 
 async def _enter(
     enter: Callable[[], Awaitable[P | Refusal]],
     leave: Callable[[P], Coroutine[Any, Any, None]],
     *,
-    late_max: float,
+    rate: float | None,
 ) -> P | Refusal:
     """Enter the gate and wait for the instant that it has reserved.
 
@@ -77,7 +70,16 @@ async def _enter(
             await finish(leave(permit), within=LEAVE_GRACE)
             raise
         lateness = monotonic() - asked_at - permit.wait
-        if tries == LATE_TRIES or lateness <= late_max:
+        if tries == LATE_TRIES or lateness <= _late_max(rate):
             return permit
         tries += 1
         await leave(permit)
+
+
+def _late_max(rate: float | None) -> float:
+    """Return how many seconds a call may be late for its instant.
+
+    With less than the distance of two calls, a second has one more call than the rate at most.
+    """
+    late_min, late_max = LATE_MIN.total_seconds(), LATE_MAX.total_seconds()
+    return late_max if rate is None else max(late_min, min(late_max, 1 / rate - late_min))

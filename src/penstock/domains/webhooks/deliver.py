@@ -21,7 +21,7 @@ from penstock.domains.webhooks.classify import (
 from penstock.domains.webhooks.loader import Delivery, DeliveryRef
 from penstock.domains.webhooks.prepared_subscription import Poster, PreparedSubscription
 from penstock.kernel.item import Dead, Done, Item, Outcome, Retry, Snooze
-from penstock.limits.admit import LEAVE_GRACE, admit, lateness_of
+from penstock.limits.admit import LEAVE_GRACE, admit
 from penstock.limits.gate import Gate, Permit, Refusal, Verdict
 
 RESPONSE_BYTES_MAX = (
@@ -74,7 +74,7 @@ class Deliver:
         return await admit(
             lambda: self.gate.enter(subscription.subscription_id, rules),
             lambda permit: self.gate.leave(permit, rules, verdict="unknown"),
-            late_max=lateness_of(rules.rate),
+            rate=rules.rate,
         )
 
     def _fault_outcome(self, subscription: PreparedSubscription, fault: str) -> Outcome:
