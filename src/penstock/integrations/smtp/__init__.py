@@ -1,0 +1,23 @@
+"""SMTP client for relays that an operator configures: pooled, pipelined, one reply per recipient.
+
+aiosmtplib opens connections (TLS, EHLO, AUTH); transactions are a protocol of this package. It
+imports no domain, and logs nothing: addresses, subjects, bodies and credentials stay here.
+"""
+
+from penstock.integrations.smtp.client import Client, Sent, Stats
+from penstock.integrations.smtp.errors import FailureKind, SendFailed
+from penstock.integrations.smtp.relay import Limits, RelayAddress, TlsPolicy
+from penstock.integrations.smtp.reply import Phase, Reply
+
+__all__ = [
+    "Client",
+    "FailureKind",
+    "Limits",
+    "Phase",
+    "RelayAddress",
+    "Reply",
+    "SendFailed",
+    "Sent",
+    "Stats",
+    "TlsPolicy",
+]
