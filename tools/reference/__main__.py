@@ -6,7 +6,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.reference import cli, errors, lane_policy, log_events, metrics, rest, settings
+from tools.reference import (
+    cli,
+    errors,
+    lane_policy,
+    log_events,
+    metrics,
+    rest,
+    settings,
+    smtp_replies,
+)
 from tools.reference.blocks import Incomplete, filled
 
 FOLDER = "docs/reference"
@@ -18,6 +27,7 @@ PAGES: dict[str, Callable[[str], dict[str, str]]] = {
     "metrics.md": metrics.blocks,
     "rest.md": rest.blocks,
     "settings.md": settings.blocks,
+    "smtp-replies.md": smtp_replies.blocks,
 }
 
 

@@ -1,0 +1,1 @@
+"""Mail: messages that leave once, at a pace that each provider accepts."""
