@@ -1,4 +1,4 @@
-"""The client against Postfix itself: its smtp-sink, which pipelines, refuses and disconnects."""
+"""The client against Postfix: its server, and smtp-sink, which refuses and disconnects on order."""
 
 import asyncio
 import contextlib
@@ -10,13 +10,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from penstock.integrations.smtp import Client, RelayAddress, SendFailed
+from tests.integrations.smtp.postfix_server import postfix, reason_to_skip
 from tests.integrations.smtp.scene import MESSAGE, SENDER
 from tests.ports import free_port
 
 SMTP_SINK = shutil.which("smtp-sink", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 START_SECONDS_MAX = 10.0
 
-pytestmark = pytest.mark.skipif(SMTP_SINK is None, reason="smtp-sink of Postfix is not installed")
+needs_sink = pytest.mark.skipif(SMTP_SINK is None, reason="Postfix's smtp-sink is not installed")
 
 
 @asynccontextmanager
@@ -46,6 +47,7 @@ async def answering(port: int) -> None:
                 return
 
 
+@needs_sink
 async def test_500_messages_leave_on_few_connections(client: Client) -> None:
     async with sink() as relay, asyncio.TaskGroup() as group:
         sends = [group.create_task(post(client, relay)) for _ in range(500)]
@@ -56,6 +58,7 @@ async def test_500_messages_leave_on_few_connections(client: Client) -> None:
     assert 5 <= opened <= 9
 
 
+@needs_sink
 async def test_a_refusal_of_each_command_is_that_commands_reply(client: Client) -> None:
     async with sink("-f", "rcpt") as relay:
         assert await post(client, relay) == 500
@@ -63,12 +66,57 @@ async def test_a_refusal_of_each_command_is_that_commands_reply(client: Client) 
         assert await post(client, relay) == 450
 
 
+@needs_sink
 async def test_a_disconnect_at_the_dot_is_unknown(client: Client) -> None:
     async with sink("-q", ".") as relay:
         with pytest.raises(SendFailed) as caught:
             await post(client, relay)
 
     assert caught.value.is_unknown
+
+
+@pytest.mark.skipif(reason_to_skip() is not None, reason=reason_to_skip() or "")
+async def test_postfix_takes_messages_and_its_refusals_are_understood(client: Client) -> None:
+    port = free_port()
+    relay = RelayAddress(name="postfix", host="127.0.0.1", port=port, tls="none")
+    async with postfix(port):
+        await answering(port)
+        partly = await client.send(
+            relay,
+            sender="a@relay.test",
+            recipients=["one@relay.test", "nobody@relay.test"],
+            message=MESSAGE,
+            timeout=30,
+        )
+        split = await client.send(
+            relay,
+            sender="a@relay.test",
+            recipients=["one@relay.test", "two@relay.test", "one@relay.test"],
+            message=MESSAGE,
+            timeout=30,
+        )
+        with pytest.raises(SendFailed) as caught:
+            await client.send(
+                relay,
+                sender="a@relay.test",
+                recipients=["one@relay.test"],
+                message=b"x\r\n" * 50_000,
+                timeout=30,
+            )
+        opened = client.stats().opened_total
+        await client.close()
+
+    assert [(reply.phase, reply.code, reply.enhanced) for reply in partly.replies] == [
+        ("dot", 250, "2.0.0"),
+        ("rcpt", 550, "5.1.1"),
+    ]
+    assert [(reply.code, reply.enhanced) for reply in split.replies] == [
+        (250, "2.0.0"),
+        (250, "2.0.0"),
+        (452, "4.5.3"),
+    ]
+    assert caught.value.kind == "too_large"
+    assert opened == 1
 
 
 async def post(client: Client, relay: RelayAddress) -> int:
