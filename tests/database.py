@@ -6,7 +6,12 @@ from urllib.parse import urlsplit
 from penstock.base.log import get_logger
 from penstock.postgres.pool import connect, keep_trying
 
-OWNERS = ["penstock.kernel", "penstock.domains.slots", "penstock.domains.webhooks"]
+OWNERS = [
+    "penstock.kernel",
+    "penstock.domains.slots",
+    "penstock.domains.webhooks",
+    "penstock.domains.mail",
+]
 
 
 async def run_sql(dsn: str, sql: str) -> None:

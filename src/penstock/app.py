@@ -22,7 +22,7 @@ from penstock.compose.domains import (
 )
 from penstock.compose.limit_keys import LimitKeyGate
 from penstock.compose.redis import choose_gate
-from penstock.contract import Domain, Resources, Runtime, Service, check_domains
+from penstock.contract import Domain, FixedField, Resources, Runtime, Service, check_domains
 from penstock.contract.conflicts import check_runtimes
 from penstock.contract.http import Endpoint
 from penstock.contract.resources import choose_vault
@@ -39,6 +39,7 @@ from penstock.kernel.lane import (
     create_lane,
     differences,
     list_lanes,
+    set_lane,
 )
 from penstock.kernel.payload import check_type
 from penstock.kernel.sweep import sweep_forever
@@ -75,6 +76,8 @@ class Penstock:
     services: tuple[Service, ...] = ()
     _added: list[Domain] = field(default_factory=list)
     _domain_lanes: list[str] = field(default_factory=list)
+    _apis: list[object] = field(default_factory=list)
+    _fixed: dict[str, Sequence[FixedField]] = field(default_factory=dict)
     _resources: Resources | None = None
     _closes: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     _server: Server | None = None
@@ -246,6 +249,13 @@ class Penstock:
             raise RuntimeError("open the app first: async with app: …")
         return self._resources
 
+    def api(self, kind: type[T]) -> T:
+        """Return what a domain offers to Python code, by its type; only inside `async with`."""
+        found = next((each for each in self._apis if isinstance(each, kind)), None)
+        if found is None:
+            raise RuntimeError(f"no domain of this open app offers {kind.__qualname__}")
+        return found
+
     async def open(self) -> None:
         """Wait for the database, migrate or check it, open the pool, create the lanes."""
         chosen = settings()
@@ -285,6 +295,8 @@ class Penstock:
 
     def _add_runtime(self, domain: Domain, runtime: Runtime) -> None:
         self.services += tuple(runtime.services)
+        self._apis += runtime.apis
+        self._fixed |= runtime.fixed_fields
         self.endpoints += tuple(replace(each, tag=domain.name) for each in runtime.endpoints)
         owned = {lane.name: lane for lane in domain.lanes}
         for kind in runtime.kinds:
@@ -292,7 +304,9 @@ class Penstock:
             self._add(kind, {} if lane is None else lane.policy)
             self._domain_lanes.append(kind.lane)
             if lane is not None:
-                self._owners[lane.name] = {"owner": domain.name, "guards": lane.all_guards}
+                fixed = runtime.fixed_fields.get(lane.name, ())
+                guards = lane.all_guards | {f"set:{each.field}": each.pointer for each in fixed}
+                self._owners[lane.name] = {"owner": domain.name, "guards": guards}
 
     async def _prepare(self, packages: Sequence[str]) -> None:
         """Migrate or check the schema and create the lanes; safe to repeat."""
@@ -304,9 +318,16 @@ class Penstock:
                 await check(db, packages)
             for lane in self.kinds:
                 owned, policy = self._owners.get(lane, {}), self._policies.get(lane, {})
-                await self.create_lane(db, lane, who="app", **owned, **policy)
+                created = await self.create_lane(db, lane, who="app", **owned, **policy)
+                await self._fix(db, created)
             for each in await self.lane_differences(db):
                 self.log.info("lane.differs", **asdict(each))
+
+    async def _fix(self, db: Connection, lane: Lane) -> None:
+        """Set what the environment fixes of a lane, if the lane has another value."""
+        fixed = {each.field: each.value for each in self._fixed.get(lane.name, ())}
+        if differences(lane, fixed):
+            await set_lane(db, lane.name, who="app", owner=lane.owner, **fixed)
 
     async def lane_differences(self, db: Connection) -> list[Difference]:
         """Return where lanes differ from what their handlers declare: only the lane's row counts.
@@ -337,6 +358,8 @@ class Penstock:
             del self.kinds[lane], self._policies[lane]
         self._domain_lanes.clear()
         self._owners.clear()
+        self._apis.clear()
+        self._fixed.clear()
         self.endpoints, self.services = (), ()
         self._resources = None
         while self._closes:

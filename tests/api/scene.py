@@ -28,6 +28,8 @@ from penstock.kernel.settle import Ended, settle
 # Those of `opened`, and those that are built in.
 LANES = [
     "payments",
+    "penstock.mail",
+    "penstock.mail.bulk",
     "penstock.webhooks",
     "penstock.webhooks.ordered",
     "penstock.webhooks.replay",

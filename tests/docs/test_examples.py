@@ -37,6 +37,7 @@ async def lanes(dsn: str) -> None:
     connection = await connect(dsn)
     for lane in LANES:
         await create_lane(connection, lane, who="test")
+    await create_lane(connection, "penstock.mail", who="test", owner="mail")
     await connection.close()
 
 

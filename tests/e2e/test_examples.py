@@ -17,6 +17,11 @@ OUTPUT = {
         "order 1 was rolled back, and its mail with it",
         "mail about order 2",
     ],
+    "mail.py": [
+        "order 1 was rolled back, and its mail with it",
+        "to ada@example.org: captured",
+        "bcc archive@example.com: captured",
+    ],
     "slots.py": [
         "forecast: from 16:00:00 to 16:00:39.960000",
         "booked: from 16:00:00 to 16:00:39.960000",

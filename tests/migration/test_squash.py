@@ -84,6 +84,10 @@ ADDED = (
     # Workers that run.
     r"(relation|column|constraint) worker\b.*",
     r"index CREATE UNIQUE INDEX worker_pkey .*",
+    # Mail.
+    r"(relation|column|constraint|sequence|view|index CREATE (UNIQUE )?INDEX) mail(_\w+)?\b.*",
+    r"(relation|sequence) penstock_worker_sends_mail\b.*",
+    r"function (mail_\w+|send_mails?|put_mail_blob|record_mail_results|take_mail_quota)\(.*",
     # Items of an order key, and keys that a dead item blocks, are found by an index.
     r"(relation|index CREATE INDEX) (item_\w+order_key\w*|active_key_blocked)\b.*",
     r"function blocked_keys\(.*",

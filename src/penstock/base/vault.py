@@ -7,6 +7,7 @@ that it cannot be moved to another row.
 import base64
 import binascii
 import hashlib
+import hmac
 import os
 import secrets
 from pathlib import Path
@@ -34,10 +35,11 @@ class Vault:
     Without keys it refuses both: an installation without secrets needs none.
     """
 
-    __slots__ = ("_ciphers", "_current")
+    __slots__ = ("_ciphers", "_current", "_keys")
 
     def __init__(self, *given: bytes) -> None:
         keys = dict.fromkeys(given)
+        self._keys = tuple(keys)
         assert all(len(key) == KEY_BYTES for key in keys), "a shorter key is a weaker cipher"
         self._ciphers = {_key_id(key): AESGCM(key) for key in keys}
         self._current = _key_id(given[0]) if given else b""
@@ -66,6 +68,15 @@ class Vault:
             return self._ciphers[key_id].decrypt(nonce, encrypted, head + about.encode())
         except InvalidTag:
             raise SealBroken(about, "it was changed, or sealed for something else") from None
+
+    def derive(self, purpose: str) -> tuple[bytes, ...]:
+        """Return a key for another purpose from each key, the current one first; raises as `seal`.
+
+        Nobody can compute one from another.
+        """
+        assert self.mark, "raises without a key"
+        about = b"penstock derived\0" + purpose.encode()
+        return tuple(hmac.digest(key, about, "sha256") for key in self._keys)
 
     @property
     def mark(self) -> bytes:

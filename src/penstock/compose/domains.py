@@ -10,7 +10,7 @@ from types import ModuleType
 from penstock.base import errors as base_errors
 from penstock.base.errors import BadSetting, PenstockError
 from penstock.base.settings import Settings, section, settings
-from penstock.compose import webhooks
+from penstock.compose import mail, webhooks
 from penstock.compose.redis import RedisSettings
 from penstock.contract import Domain
 from penstock.contract import errors as contract_errors
@@ -22,7 +22,12 @@ from penstock.kernel.lane import RESERVED_PREFIX, RESERVED_RULE
 from penstock.kernel.metrics import METRICS
 from penstock.postgres import errors as postgres_errors
 
-BUILT_IN: tuple[Domain, ...] = (SLOTS, webhooks.DOMAIN)
+# Mail needs packages of an extra, which not everybody installs.
+BUILT_IN: tuple[Domain, ...] = (
+    SLOTS,
+    webhooks.DOMAIN,
+    *((mail.DOMAIN,) if mail.is_installed() else ()),
+)
 
 GROUP = "penstock.domains"
 VARIABLE = "PENSTOCK_DOMAINS"

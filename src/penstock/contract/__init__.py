@@ -3,7 +3,15 @@
 from penstock.base.meter import Counter, Distribution, Gauge
 from penstock.contract.check import Check, Finding
 from penstock.contract.conflicts import check_domains
-from penstock.contract.domain import Domain, DomainFactory, OwnedLane, Panel, Runtime, Service
+from penstock.contract.domain import (
+    Domain,
+    DomainFactory,
+    FixedField,
+    OwnedLane,
+    Panel,
+    Runtime,
+    Service,
+)
 from penstock.contract.http import Call, Content, Endpoint, NoParameters, Reply, Stream, endpoint
 from penstock.contract.resources import Resources
 from penstock.kernel.kind import AnyKind, Kind
@@ -19,6 +27,7 @@ __all__ = [
     "DomainFactory",
     "Endpoint",
     "Finding",
+    "FixedField",
     "Gauge",
     "Kind",
     "NoParameters",

@@ -41,6 +41,19 @@ class Panel:
     read: Callable[[Connection], Awaitable[Sequence[Mapping[str, object]]]]
 
 
+@dataclass(frozen=True, slots=True)
+class FixedField:
+    """A field of a lane's policy that the environment sets at every start, and what says so.
+
+    `pointer` completes a refusal to change the field otherwise, such as "DISPATCH_MAX_ATTEMPTS sets
+    it".
+    """
+
+    field: str
+    value: Any
+    pointer: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedLane:
     """A lane that belongs to the domain: the policy that it starts with, and its guards.
@@ -65,12 +78,18 @@ class OwnedLane:
 class Runtime:
     """What runs: built when the app opens, with its resources, and closed when it closes.
 
-    `close` is called in the reverse order, as what was opened last may use what was opened first.
+    `apis` are objects that Python code gets by their type, with `app.api(Mailer)`. `fixed_fields`
+    are set for a lane at every start, also for one that exists already. `close` is called in the
+    reverse order, as what was opened last may use what was opened first.
     """
 
     kinds: Sequence[AnyKind] = ()
     endpoints: Sequence[Endpoint] = ()
     services: Sequence[Service] = ()
+    apis: Sequence[object] = ()
+    fixed_fields: Mapping[str, Sequence[FixedField]] = field(
+        default_factory=dict[str, Sequence[FixedField]]
+    )
     close: Sequence[Callable[[], Awaitable[None]]] = ()
 
 

@@ -260,3 +260,15 @@ def test_concurrent_processes_get_one_key(tmp_path: Path) -> None:
 
     assert [process.returncode for process in processes] == [0] * 4
     assert set(answers) == {load_or_make_key(tmp_path) + "\n"}
+
+
+def test_derived_keys_differ_by_purpose_and_follow_the_order_of_the_keys() -> None:
+    """A link that an old key has signed must stay valid after a rotation."""
+    old, new = bytes(32), bytes([1] * 32)
+
+    rotated = Vault(new, old)
+
+    assert rotated.derive("links")[1] == Vault(old).derive("links")[0]
+    assert rotated.derive("links")[0] != rotated.derive("other")[0]
+    with pytest.raises(BadSetting):
+        Vault().derive("links")

@@ -1,1 +1,1 @@
-"""Mail: messages that leave once, at a pace that each provider accepts."""
+"""Mail: an outbox of e-mails, sent once, at a pace that each provider accepts."""

@@ -1,0 +1,127 @@
+"""Mail with what carries it: the SMTP client, the gate of the process, and webhooks.
+
+The extra `mail` is imported when the domain is built, so that other commands start as fast.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.util import find_spec
+from typing import TypeAlias
+
+import msgspec
+
+from penstock.contract import Domain, Resources, Runtime
+from penstock.domains.mail.commands import mail
+from penstock.domains.mail.domain import MAIL
+from penstock.domains.mail.event import Announce, MailEvent, announce_nothing
+from penstock.domains.mail.relay import SmtpRelay
+from penstock.domains.mail.reply import Reply
+from penstock.domains.mail.settings import MailSettings
+from penstock.domains.mail.transmit import NotSent, Replied, SmtpTransaction, Transmit
+from penstock.domains.webhooks.accept import accept_events
+from penstock.domains.webhooks.event import NewEvent
+from penstock.postgres.pool import Connection
+
+Closes: TypeAlias = list[Callable[[], Awaitable[None]]]
+
+EXTRA = ("aiosmtplib", "css_inline", "dkim", "email_validator", "jinja2")
+SOURCE = "penstock"  # Of events about mails.
+
+
+def is_installed() -> bool:
+    """Return whether the packages of the extra `mail` are there."""
+    return all(find_spec(each) is not None for each in EXTRA)
+
+
+def build(resources: Resources) -> Runtime:
+    """Build the domain as the environment says."""
+    return build_with(resources, resources.section(MailSettings))
+
+
+def build_with(resources: Resources, chosen: MailSettings) -> Runtime:
+    """Build the domain with settings of mail, on the integrations that the environment names."""
+    from penstock.domains.mail.runtime import build as build_domain  # noqa: PLC0415  An extra.
+
+    closes: Closes = []
+    runtime = build_domain(
+        resources,
+        chosen,
+        transmit=_make_transmit(closes),
+        gate=resources.gate,
+        announce=_choose_announce(resources),
+    )
+    return replace(runtime, close=closes)
+
+
+def _make_transmit(closes: Closes) -> Transmit:
+    """Return what sends by SMTP; the client opens a connection when there is a mail."""
+    from penstock.integrations.smtp import (  # noqa: PLC0415  An extra.
+        Client,
+        RelayAddress,
+        SendFailed,
+    )
+    from penstock.integrations.smtp import Reply as TheirReply  # noqa: PLC0415
+
+    client = Client()
+    closes.append(client.close)
+
+    @cache
+    def address_of(relay: SmtpRelay) -> RelayAddress:
+        return RelayAddress(
+            name=relay.name,
+            host=relay.host,
+            port=relay.port,
+            tls=relay.tls,
+            username=relay.username,
+            password=relay.password,
+            connections_max=relay.connections_max,
+            messages_per_connection_max=relay.messages_per_connection_max,
+            idle_time=relay.idle_time,
+        )
+
+    def ours(reply: TheirReply) -> Reply:
+        return Reply(phase=reply.phase, code=reply.code, enhanced=reply.enhanced, text=reply.text)
+
+    async def transmit(relay: SmtpRelay, envelope: SmtpTransaction) -> Replied | NotSent:
+        try:
+            sent = await client.send(
+                address_of(relay),
+                sender=envelope.sender,
+                recipients=envelope.recipients,
+                message=envelope.message,
+                smtputf8=envelope.smtputf8,
+                timeout=envelope.timeout,
+            )
+        except SendFailed as failed:
+            return NotSent(
+                phase=failed.phase,
+                kind=failed.kind,
+                reason=failed.reason,
+                reply=None if failed.reply is None else ours(failed.reply),
+                is_unknown=failed.is_unknown,
+                replies=tuple(None if each is None else ours(each) for each in failed.replies),
+            )
+        return Replied(tuple(ours(each) for each in sent.replies))
+
+    return transmit
+
+
+def _choose_announce(resources: Resources) -> Announce:
+    """Return what hands events to webhooks, or to nobody if this process does not run them."""
+    names = resources.settings.domains
+    return announce_nothing if names is not None and "webhooks" not in names else _announce
+
+
+async def _announce(db: Connection, events: Sequence[MailEvent]) -> None:
+    """Accept events as webhooks, in the transaction that writes what they are about."""
+    await accept_events(
+        db,
+        [
+            NewEvent(type=each.type, data=msgspec.json.encode(each).decode(), source=SOURCE)
+            for each in events
+        ],
+    )
+
+
+DOMAIN: Domain = replace(MAIL, build=build, commands=(mail,))

@@ -1,0 +1,97 @@
+"""`penstock mail show`, `list` and `preview`."""
+
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from penstock.console.database import ask, data_dir_option, lent_resources
+from penstock.console.output import json_option, print_json, print_record, print_rows
+from penstock.console.values import ITEM_ID, LIMIT, parse_when
+from penstock.domains.mail.inspect import (
+    MailFilter,
+    MailView,
+    RecipientView,
+    Status,
+    list_mails,
+    list_recipients,
+    read_mail,
+)
+from penstock.postgres.pool import Connection
+
+STATUSES = ("queued", "dispatching", "sent", "failed", "cancelled")
+
+
+@click.command()
+@click.argument("mail_id", metavar="ID", type=ITEM_ID)
+@data_dir_option
+@json_option
+def show(*, mail_id: int, data_dir: Path | None, as_json: bool) -> None:
+    """Show a mail, and the result of each recipient."""
+
+    async def read(db: Connection) -> tuple[MailView, list[RecipientView]]:
+        return await read_mail(db, mail_id), await list_recipients(db, mail_id)
+
+    found, recipients = ask(data_dir, read)
+    if as_json:
+        print_json({"mail": asdict(found), "recipients": [asdict(each) for each in recipients]})
+        return
+    print_record(asdict(found), as_json=False)
+    click.echo()
+    print_rows([asdict(each) for each in recipients], as_json=False, none="no recipients")
+
+
+@click.command("list")
+@click.option("--recipient", help="Address of a recipient.")
+@click.option("--tag", help="Tag of the mail.")
+@click.option("--status", type=click.Choice(STATUSES), help="State of the mail.")
+@click.option("--from", "from_", help="Accepted then or later.")
+@click.option("--until", help="Accepted before.")
+@click.option("--limit", type=LIMIT, default=20, show_default=True, help="How many.")
+@data_dir_option
+@json_option
+def list_(
+    *,
+    recipient: str | None,
+    tag: str | None,
+    status: Status | None,
+    from_: str | None,
+    until: str | None,
+    limit: int,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """List mails, the newest first."""
+    only = MailFilter(
+        recipient=recipient,
+        tag=tag,
+        status=status,
+        from_at=parse_when(from_, field="--from"),
+        until_at=parse_when(until, field="--until"),
+    )
+    page = ask(data_dir, lambda db: list_mails(db, only=only, limit=limit))
+    shown = ("id", "status", "retry_count", "recipients", "subject", "created_at", "last_error")
+    rows = [asdict(each) for each in page.mails]
+    if not as_json:
+        rows = [{name: row[name] for name in shown} for row in rows]
+    print_rows(rows, as_json=as_json, none="there are no mails here")
+
+
+@click.command()
+@click.argument("mail_id", metavar="ID", type=ITEM_ID)
+@data_dir_option
+def preview(*, mail_id: int, data_dir: Path | None) -> None:
+    """Print the message as a relay gets it, without a DKIM signature."""
+    from penstock.domains.mail.loader import BlobReader, MailLoader  # noqa: PLC0415  An extra.
+    from penstock.domains.mail.preview import Previewer  # noqa: PLC0415
+
+    async def read() -> bytes:
+        async with lent_resources(data_dir) as resources:
+            loader = MailLoader(vault=resources.vault, default=None)
+            previewer = Previewer(
+                pool=resources.pool, loader=loader, blobs=BlobReader(resources.pool)
+            )
+            return (await previewer.preview(mail_id)).content
+
+    click.echo(asyncio.run(read()), nl=False)

@@ -1,0 +1,130 @@
+"""What became of mails: their state, their recipients, their attempts. Reads only."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from penstock.domains.mail.errors import UnknownMail
+from penstock.kernel.enqueue import check_instant
+from penstock.kernel.inspect import ID_MAX
+from penstock.postgres.pool import Queries, Row
+from penstock.postgres.statement import statement
+
+LIST_MAILS = statement(__package__, "list_mails.sql")
+READ_MAIL = statement(__package__, "read_mail.sql")
+LIST_RESULTS = statement(__package__, "list_results.sql")
+
+LOOKED_AT_MAX = 1_000  # Mails that one page by status looks at, as their state has no index.
+
+Status = Literal["queued", "dispatching", "sent", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailFilter:
+    """Which mails: by recipient, tag, status, and the instant when they were accepted."""
+
+    recipient: str | None = None
+    tag: str | None = None
+    status: Status | None = None
+    from_at: datetime | None = None
+    until_at: datetime | None = None
+
+
+ALL = MailFilter()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailView:
+    """A mail as the view mail_outbox shows it."""
+
+    id: int
+    status: str
+    retry_count: int
+    next_attempt_at: datetime
+    last_error: str | None
+    last_attempt_at: datetime | None
+    lane: str
+    sender: str
+    recipients: list[str]
+    subject: str
+    tags: list[str]
+    relay: str | None
+    created_at: datetime
+    ended_at: datetime | None
+    recipients_sent: int
+    recipients_failed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailPage:
+    """Mails, the newest first; `next` is the `before` of the next page, None on the last."""
+
+    mails: list[MailView]
+    next: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecipientView:
+    """One recipient; without a result, the mail is still on its way to them."""
+
+    recipient_no: int
+    kind: str
+    address: str
+    result: str | None
+    reply_class: str | None
+    phase: str | None
+    code: int | None
+    enhanced: str | None
+    reply: str | None
+    relay: str | None
+    at: datetime | None
+
+
+async def read_mail(db: Queries, mail_id: int) -> MailView:
+    """Return one mail, or raise UnknownMail."""
+    row = await db.fetchrow(READ_MAIL, mail_id)
+    if row is None:
+        raise UnknownMail(mail_id)
+    return _to_mail(row)
+
+
+async def list_mails(
+    db: Queries, *, only: MailFilter = ALL, before: int | None = None, limit: int = 100
+) -> MailPage:
+    """Return a page of mails; `before` continues it.
+
+    With a status, LOOKED_AT_MAX mails are looked at, so that a page may have fewer than `limit`
+    mails, or none, and still a `next`.
+    """
+    check_instant("from", only.from_at)
+    check_instant("until", only.until_at)
+    looked_max = limit + 1 if only.status is None else max(limit + 1, LOOKED_AT_MAX)
+    rows = await db.fetch(
+        LIST_MAILS,
+        ID_MAX if before is None else before,
+        None if only.recipient is None else only.recipient.lower(),
+        only.tag,
+        only.from_at,
+        only.until_at,
+        looked_max,
+    )
+    found = [_to_mail(row) for row in rows if only.status in (None, row["status"])]
+    if len(found) > limit:
+        return MailPage(mails=found[:limit], next=found[limit - 1].id)
+    is_last = len(rows) < looked_max
+    return MailPage(mails=found, next=None if is_last else rows[-1]["id"])
+
+
+async def list_recipients(db: Queries, mail_id: int) -> list[RecipientView]:
+    """Return the recipients of a mail in their order, with their results."""
+    rows = await db.fetch(LIST_RESULTS, mail_id)
+    return [
+        RecipientView(
+            **{("reply_class" if name == "class" else name): value for name, value in row.items()}
+        )
+        for row in rows
+    ]
+
+
+def _to_mail(row: Row) -> MailView:
+    return MailView(**dict(row.items()))

@@ -1,0 +1,2 @@
+-- Remove a limit.
+DELETE FROM penstock.mail_limit WHERE scope = $1 AND name = $2;

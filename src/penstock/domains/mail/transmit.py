@@ -1,0 +1,44 @@
+"""What the handler asks of an SMTP client, in the types of this domain; `compose` provides it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from penstock.domains.mail.relay import SmtpRelay
+from penstock.domains.mail.reply import Phase, Reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmtpTransaction:
+    """One SMTP transaction; `timeout` is in seconds, and covers the wait for a connection too."""
+
+    sender: str
+    recipients: Sequence[str]
+    message: bytes
+    smtputf8: bool
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class Replied:
+    """One reply for each recipient, in their order."""
+
+    replies: tuple[Reply, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotSent:
+    """The transaction failed as a whole. `kind` is the client's word, `reason` may be logged.
+
+    `is_unknown`: the end of the message may have been received, and no reply came. `replies` are
+    those that recipients had got before, in their order; None and missing ones got none.
+    """
+
+    phase: Phase
+    kind: str
+    reason: str
+    reply: Reply | None = None
+    is_unknown: bool = False
+    replies: tuple[Reply | None, ...] = ()
+
+
+Transmit = Callable[[SmtpRelay, SmtpTransaction], Awaitable[Replied | NotSent]]

@@ -1,0 +1,294 @@
+"""One attempt against a relay that misbehaves: what each reply does to a mail."""
+
+from datetime import timedelta
+
+import pytest
+
+from penstock.base.clock import FakeClock
+from penstock.kernel.item import Dead, Done, Hold, Retry, Snooze
+from tests.domains.mail.outbox import ADA, BEN, Outbox, opened_outbox
+from tests.smtp_server import SmtpServer, Step, serving
+
+
+async def test_a_mail_without_a_relay_is_captured(outbox: Outbox) -> None:
+    """The first mail on a fresh machine must work, and go nowhere."""
+    mail_id = await outbox.send(ADA)
+
+    (ran,) = await outbox.run()
+
+    assert isinstance(ran.outcome, Done)
+    assert await outbox.results(mail_id) == ["captured"]
+    assert (await outbox.row(mail_id))["status"] == "sent"
+
+
+async def test_a_mail_leaves_once_with_its_message_id(outbox: Outbox, relay: SmtpServer) -> None:
+    mail_id = await outbox.send(ADA, BEN, subject="Order 1")
+
+    await outbox.run()
+
+    (message,) = relay.messages
+    assert message.sender == "shop@example.com"
+    assert message.recipients == (ADA, BEN)
+    assert f"Message-ID: <{mail_id}.".encode() in message.content
+    assert await outbox.results(mail_id) == ["sent", "sent"]
+    assert await outbox.run_after(hours=2) == []
+
+
+async def test_one_bad_recipient_does_not_fail_the_rest(outbox: Outbox, relay: SmtpServer) -> None:
+    """And nobody gets a second copy."""
+    relay.on("RCPT", "550 5.1.1 no such user", argument=BEN)
+    mail_id = await outbox.send(ADA, BEN)
+
+    (ran,) = await outbox.run()
+
+    assert isinstance(ran.outcome, Done)
+    assert await outbox.results(mail_id) == ["sent", "failed"]
+    row = await outbox.row(mail_id)
+    assert (row["status"], row["recipients_sent"], row["recipients_failed"]) == ("sent", 1, 1)
+    assert len(relay.messages) == 1
+
+
+async def test_an_address_that_does_not_exist_is_suppressed(
+    outbox: Outbox, relay: SmtpServer
+) -> None:
+    relay.on("RCPT", "550 5.1.1 no such user", argument=BEN)
+    first = await outbox.send(BEN)
+    (refused,) = await outbox.run()
+    second = await outbox.send(BEN.upper().replace("EXAMPLE.ORG", "example.org"), ADA)
+
+    await outbox.run()
+
+    assert isinstance(refused.outcome, Dead)
+    assert (await outbox.row(first))["status"] == "failed"
+    assert await outbox.results(second) == ["suppressed", "sent"]
+    assert [each.recipients for each in relay.messages] == [(ADA,)]
+
+
+async def test_a_transient_refusal_is_retried_for_that_recipient_alone(
+    outbox: Outbox, relay: SmtpServer
+) -> None:
+    relay.on("RCPT", "450 4.2.1 busy", argument=BEN)
+    mail_id = await outbox.send(ADA, BEN)
+
+    (first,) = await outbox.run()
+    (second,) = await outbox.run_after(minutes=2)
+
+    assert isinstance(first.outcome, Retry)
+    assert isinstance(second.outcome, Done)
+    assert [each.recipients for each in relay.messages] == [(ADA,), (BEN,)]
+    assert await outbox.results(mail_id) == ["sent", "sent"]
+
+
+async def test_greylisting_has_a_schedule_of_its_own(outbox: Outbox, relay: SmtpServer) -> None:
+    """The lane would come back after a minute, before the server accepts."""
+    relay.on("RCPT", "450 4.2.0 greylisted, try again in 300 seconds")
+    await outbox.send(ADA)
+
+    (ran,) = await outbox.run()
+
+    assert isinstance(ran.outcome, Retry)
+    assert ran.outcome.after == timedelta(minutes=5)
+
+
+async def test_throttling_costs_no_attempt_and_stops_all_mail_of_the_relay(
+    outbox: Outbox, relay: SmtpServer
+) -> None:
+    relay.on("DOT", "454 4.7.0 Throttling failure: maximum send rate exceeded")
+    first = await outbox.send(ADA)
+    second = await outbox.send(BEN)
+
+    ran = await outbox.run()
+
+    assert [type(each.outcome) for each in ran] == [Snooze, Snooze]
+    assert relay.steps["MAIL"] == 1
+    assert (await outbox.row(first))["retry_count"] == 0
+    assert (await outbox.row(second))["retry_count"] == 0
+
+
+@pytest.mark.parametrize(
+    "fault", [("BANNER", "554 no service"), ("MAIL", "530 5.7.0 authenticate first")]
+)
+async def test_a_fault_of_the_relay_costs_no_attempt(
+    outbox: Outbox, relay: SmtpServer, fault: tuple[Step, str]
+) -> None:
+    relay.on(*fault)
+    mail_id = await outbox.send(ADA)
+
+    (first,) = await outbox.run()
+    (second,) = await outbox.run_after(minutes=1)
+
+    assert isinstance(first.outcome, Snooze)
+    assert isinstance(second.outcome, Done)
+    assert (await outbox.row(mail_id))["retry_count"] == 0
+
+
+async def test_a_second_relay_takes_what_the_first_cannot(
+    outbox: Outbox, relay: SmtpServer
+) -> None:
+    relay.on("BANNER", "554 no service")
+    async with serving(SmtpServer()) as second:
+        await outbox.relay_to(second, "second", priority=200)
+        await outbox.send(ADA)
+
+        (ran,) = await outbox.run()
+
+        assert isinstance(ran.outcome, Done)
+        assert len(second.messages) == 1
+
+
+async def test_an_unknown_result_is_repeated_with_the_same_message_id_and_on_no_other_relay(
+    outbox: Outbox, relay: SmtpServer
+) -> None:
+    """The relay may have the mail: another one would surely send a second copy."""
+    relay.on("DOT", drop=True)
+    async with serving(SmtpServer()) as second:
+        await outbox.relay_to(second, "second", priority=200)
+        await outbox.send(ADA)
+
+        (first,) = await outbox.run()
+        await outbox.run_after(minutes=2)
+
+        assert isinstance(first.outcome, Retry)
+        assert second.messages == []
+        one, other = relay.messages
+        assert one.content == other.content
+
+
+async def test_an_unknown_result_is_held_by_setting(dsn: str, clock: FakeClock) -> None:
+    """A mail that moves money must not go out twice: a person decides."""
+    async with (
+        serving(SmtpServer()) as relay,
+        opened_outbox(dsn, clock, mail_on_unknown="hold") as outbox,
+    ):
+        await outbox.relay_to(relay)
+        relay.on("DOT", drop=True)
+        mail_id = await outbox.send(ADA)
+
+        (ran,) = await outbox.run()
+
+        assert isinstance(ran.outcome, Hold)
+        row = await outbox.row(mail_id)
+        assert row["status"] == "failed"
+        assert row["last_error"].startswith("held: ")
+        assert await outbox.run_after(days=1) == []
+        lane = await outbox.app.pool.fetchrow(
+            "SELECT on_lost FROM penstock.lane WHERE name = 'penstock.mail'"
+        )
+        assert lane is not None
+        assert lane["on_lost"] == "hold"
+
+
+async def test_staging_redirects_every_mail(dsn: str, clock: FakeClock) -> None:
+    async with (
+        serving(SmtpServer()) as relay,
+        opened_outbox(dsn, clock, mail_redirect_to="team@example.com") as outbox,
+    ):
+        await outbox.relay_to(relay)
+        mail_id = await outbox.send(ADA, BEN)
+
+        await outbox.run()
+
+        assert [each.recipients for each in relay.messages] == [("team@example.com",)]
+        assert await outbox.results(mail_id) == ["sent", "sent"]
+
+
+async def test_too_many_recipients_are_sent_in_two_transactions(
+    outbox: Outbox, relay: SmtpServer
+) -> None:
+    relay.on("RCPT", "452 4.5.3 too many recipients", argument=BEN)
+    mail_id = await outbox.send(ADA, BEN)
+
+    (ran,) = await outbox.run()
+
+    assert isinstance(ran.outcome, Done)
+    assert [each.recipients for each in relay.messages] == [(ADA,), (BEN,)]
+    assert await outbox.results(mail_id) == ["sent", "sent"]
+
+
+async def test_a_message_that_is_too_large_fails_for_good(
+    outbox: Outbox, relay: SmtpServer
+) -> None:
+    relay.size_max = 1_000
+    mail_id = await outbox.send(ADA, text="x" * 5_000)
+
+    (ran,) = await outbox.run()
+
+    assert isinstance(ran.outcome, Dead)
+    assert relay.messages == []
+    assert await outbox.results(mail_id) == ["failed"]
+
+
+async def test_a_crash_after_the_result_sends_no_second_copy(
+    outbox: Outbox, relay: SmtpServer
+) -> None:
+    """The worker died between the result and the settle: the next attempt finds the row."""
+    mail_id = await outbox.send(ADA)
+    await outbox.run()
+    # The lease and the settled attempt are undone, as if the process had been killed.
+    await outbox.app.pool.execute("DELETE FROM penstock.attempt WHERE item_id = $1", mail_id)
+    await outbox.app.pool.execute(
+        "INSERT INTO penstock.ready (due_at, id, lane_id, attempt, forgiven)"
+        " SELECT due_at, id, lane_id, 0, 0 FROM penstock.item WHERE id = $1",
+        mail_id,
+    )
+
+    (ran,) = await outbox.run()
+
+    assert isinstance(ran.outcome, Done)
+    assert len(relay.messages) == 1
+
+
+async def test_a_result_without_its_lease_is_not_written(outbox: Outbox) -> None:
+    """A worker that stalled must not end a mail that another one has now."""
+    mail_id = await outbox.send(ADA)
+
+    written = await outbox.app.pool.fetch(
+        "SELECT penstock.record_mail_results($1)",
+        f'[{{"mail_id":{mail_id},"token":77,"recipient_no":0,"result":"sent","class":"done"}}]',
+    )
+
+    assert written == []
+    assert await outbox.results(mail_id) == []
+
+
+@pytest.mark.usefixtures("relay")
+async def test_a_mail_that_sql_wrote_wrongly_fails_alone(outbox: Outbox) -> None:
+    bad = await outbox.app.pool.fetchval(
+        "SELECT penstock.send_mail('a@example.com', '{b@example.org}', E'Hi\\nBcc: x@y.org', 't')"
+    )
+    odd = await outbox.app.pool.fetchval(
+        "SELECT penstock.send_mail('a@example.com', '{b@example.org}', 'Hi', 't',"
+        " headers => '{\"X-A\": 1}')"
+    )
+    good = await outbox.send(ADA)
+
+    await outbox.run()
+
+    assert (await outbox.row(bad))["last_error"].startswith("subject: ")
+    assert (await outbox.row(odd))["status"] == "failed"
+    assert (await outbox.row(good))["status"] == "sent"
+
+
+async def test_a_limit_of_a_domain_leaves_others_alone(outbox: Outbox, relay: SmtpServer) -> None:
+    await outbox.limit("domain", "example.org", per_hour=1)
+    first = await outbox.send(ADA)
+    second = await outbox.send(BEN, "eve@example.net")
+
+    await outbox.run()
+
+    assert await outbox.results(first) == ["sent"]
+    assert await outbox.results(second) == ["sent"]
+    assert (await outbox.row(second))["status"] == "queued"
+    assert [each.recipients for each in relay.messages] == [(ADA,), ("eve@example.net",)]
+
+
+async def test_a_named_relay_that_is_gone_keeps_the_mail_waiting(outbox: Outbox) -> None:
+    async with serving(SmtpServer()) as server:
+        await outbox.relay_to(server, "gone")
+        mail_id = await outbox.send(ADA, relay="gone")
+        await outbox.app.pool.execute("DELETE FROM penstock.mail_relay")
+
+        (ran,) = await outbox.run()
+
+    assert isinstance(ran.outcome, Snooze)
+    assert (await outbox.row(mail_id))["status"] == "queued"
