@@ -30,7 +30,7 @@ from tests.plan.explain import Explainer
 BATCH = 500
 BIG, LINE = 1, 2  # The lanes' ids.
 # Writing a row touches its page and three or four of each index; reading one by its id four.
-PAGES_PER_ROW = 30
+PAGES_PER_ROW = 35  # A row is looked up in a dozen indexes, each of two or three levels.
 PAGES_ONCE = 100  # For the few rows of lane, gate and lease, and what was rolled back of them.
 HOUR = timedelta(hours=1)
 
