@@ -115,6 +115,30 @@ def python(
         command.wait()
 
 
+@contextmanager
+def penstock_unread(
+    *arguments: str, folder: Path, environment: Mapping[str, str]
+) -> Generator[subprocess.Popen[bytes]]:
+    """Run `penstock … 2>&1 | …` while the body runs, with a pipe whose reader has ended."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli", *arguments],
+        cwd=folder,
+        env=clean_environment(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=writer,
+        stderr=writer,
+    )
+    os.close(writer)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(timeout=WAIT_SECONDS)
+
+
 def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """Return the environment without settings of Penstock, and with `extra`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}

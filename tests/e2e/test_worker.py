@@ -14,11 +14,12 @@ from penstock.kernel.api_keys import create_key
 from penstock.kernel.enqueue import enqueue
 from penstock.kernel.inspect import balance
 from penstock.kernel.item import NewItem
+from penstock.kernel.lane import create_lane
 from penstock.postgres.cluster import launch
 from penstock.postgres.embedded import running, start, stop
 from penstock.postgres.pool import Pool, connect
 from tests.database import wait_until_up
-from tests.e2e.command import WAIT_SECONDS, penstock
+from tests.e2e.command import WAIT_SECONDS, penstock, penstock_unread
 
 WORKER = ("worker", "--app", "gated:app")
 
@@ -89,6 +90,33 @@ async def test_sigterm_returns_claimed_items_that_have_not_started(
     counted = await balance(db)
     assert (counted.ready, counted.leased) == (1, 0)
     assert await db.fetchval("SELECT count(*) FROM penstock.attempt") == 0
+
+
+@pytest.mark.parametrize("verb", [("worker",), ("up", "--port", "0")])
+async def test_a_process_whose_output_nobody_reads_works_and_stops(
+    dsn: str, db: Pool, *, folder: Path, verb: tuple[str, ...]
+) -> None:
+    """The reader of a log may end first, as `head` does: only the lines are lost."""
+    async with db.acquire() as connection:
+        await create_lane(connection, "open", who="test")
+    await enqueue_one(dsn, "open", 1)
+    command = (*verb, "--app", "gated:app")
+    environment = at(dsn) | {"PENSTOCK_LOG_LEVEL": "debug"}
+
+    with penstock_unread(*command, folder=folder, environment=environment) as process:
+        await until_done(db)
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(timeout=WAIT_SECONDS) == 0
+
+    assert await db.fetchval("SELECT count(*) FROM penstock.attempt") == 1
+
+
+async def until_done(db: Pool) -> None:
+    """Wait until a worker has settled an item; each look is a round trip, so no busy loop."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while (await balance(db)).done == 0:
+            continue
 
 
 async def until_leased(db: Pool) -> None:

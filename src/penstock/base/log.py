@@ -9,6 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from contextvars import ContextVar
 from itertools import dropwhile
 from pathlib import Path
@@ -77,9 +78,19 @@ def configure(
             _renderer(format, colors=target.isatty()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_number(level)),
-        logger_factory=structlog.PrintLoggerFactory(target),
+        logger_factory=lambda *_: _Lines(target),
         cache_logger_on_first_use=False,
     )
+
+
+class _Lines(structlog.PrintLogger):
+    """Writes lines to a file. A line that cannot be written is lost: the work must go on."""
+
+    def msg(self, message: str) -> None:
+        with suppress(OSError):
+            super().msg(message)
+
+    debug = info = warning = error = msg
 
 
 def get_logger(**values: Any) -> Logger:

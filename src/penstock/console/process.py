@@ -1,4 +1,7 @@
-"""Run a process until a signal stops it: signals, the limit of open files, garbage collection."""
+"""Run a process until a signal stops it.
+
+Signals, output that nobody reads, the limit of open files, garbage collection.
+"""
 
 import asyncio
 import fcntl
@@ -8,17 +11,22 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
+from io import BufferedWriter, FileIO, TextIOWrapper
 from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 import uvloop
 
 from penstock.base.errors import InvalidInput
 from penstock.console.exits import Exit
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 OPEN_FILES = 16_384  # More than any lane's concurrency.
 NEW_OBJECTS_MAX = 10_000  # Above this, the garbage collector looks for cycles among them.
@@ -53,9 +61,9 @@ class Stop:
         if self.asked_at is not None and monotonic() - self.asked_at < DUPLICATE_SECONDS:
             return
         if self.is_started and not self.asked.is_set():
-            click.echo("penstock: stopping; a second signal stops immediately", err=True)
             self.asked.set()
             self.asked_at = monotonic()
+            click.echo("penstock: stopping; a second signal stops immediately", err=True)
         else:
             self.is_forced = self.asked.is_set()
             self.asked.set()
@@ -88,9 +96,45 @@ def allow_open_files() -> None:
         os.close(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, wanted - 1))
 
 
-def run_until_stopped(work: Callable[[Stop], Coroutine[Any, Any, None]]) -> None:
-    """Run `work` until it ends by itself or a signal ends it; raises what it raises."""
+class _Output(FileIO):
+    """A standard stream that drops what cannot be written."""
+
+    def write(self, data: "ReadableBuffer", /) -> int | None:
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
+def outlive_reader(stream: TextIO) -> TextIO:
+    """Return a stream to the same file that never fails: a pipe's reader may end first.
+
+    What it could not write is dropped, so that neither a handler that prints nor the end of the
+    process fails because of it.
+    """
+    with suppress(OSError):
+        stream.flush()
+    raw = _Output(stream.fileno(), "w", closefd=False)
+    return TextIOWrapper(
+        BufferedWriter(raw),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=True,
+    )
+
+
+def run_until_stopped(
+    work: Callable[[Stop], Coroutine[Any, Any, None]], *, needs_reader: bool = False
+) -> None:
+    """Run `work` until it ends by itself or a signal ends it; raises what it raises.
+
+    It goes on when nobody reads its output any more, unless it `needs_reader` for its results on
+    standard output.
+    """
     allow_open_files()
+    sys.stderr = outlive_reader(sys.stderr)
+    if not needs_reader:
+        sys.stdout = outlive_reader(sys.stdout)
     if not uvloop.run(_run(work)):
         sys.exit(Exit.INTERRUPTED)
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from collections.abc import Generator
 
 import pytest
@@ -48,6 +49,21 @@ def test_a_line_below_the_level_is_dropped(lines: io.StringIO) -> None:
     get_logger().debug("poll.finished")
 
     assert lines.getvalue() == ""
+
+
+def test_a_line_that_cannot_be_written_is_lost_and_raises_nothing() -> None:
+    """The reader of a pipe has ended, or the disk is full: the work that logs must go on."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    pipe = io.TextIOWrapper(io.FileIO(writer, "w"), write_through=True)
+    configure("info", "json", file=pipe)
+
+    get_logger().info("batch.claimed", item_count=3)
+
+    structlog.reset_defaults()
+    with pytest.raises(BrokenPipeError):
+        pipe.write("the line")
+    pipe.close()
 
 
 def test_the_message_of_a_foreign_exception_is_not_described() -> None:

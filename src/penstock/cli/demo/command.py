@@ -73,7 +73,7 @@ def demo(*, items: int, rate: int, burst: int | None, out: Path, as_json: bool) 
                 )
         flows.append(flow)
 
-    run_until_stopped(run)
+    run_until_stopped(run, needs_reader=True)
     if not flows:
         raise KeyboardInterrupt
     (flow,) = flows

@@ -206,7 +206,7 @@ def listen(  # noqa: PLR0913  One parameter per option.
                 _announce(url, subscription_id, types, printer=printer)
                 await _print_until_asked(responder, printer, stop)
 
-    run_until_stopped(run)
+    run_until_stopped(run, needs_reader=True)
     if count is not None and texts and not printer.is_all_verified:
         sys.exit(Exit.FAILED)
 
