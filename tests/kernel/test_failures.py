@@ -1,6 +1,7 @@
 """What a handler raises is in the log with its traceback, and does not fill it."""
 
 import io
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -73,6 +74,23 @@ async def test_what_a_handler_raises_is_logged_with_its_traceback(dsn: str) -> N
     assert warning["handler"].endswith("take")
     assert "charge(item.payload)" in warning["exception"]
     assert "caused by KeyError" in warning["exception"]
+
+
+async def leave(item: Item[int]) -> None:
+    sys.exit(item.payload)
+
+
+async def leave_with_all(items: list[Item[int]]) -> None:
+    sys.exit(len(items))
+
+
+@pytest.mark.parametrize("handler", [leave, leave_with_all])
+async def test_a_handler_that_exits_costs_an_attempt_and_is_logged(dsn: str, handler: Any) -> None:
+    """It ended the whole worker, without a line."""
+    lines = await lines_of(dsn, handler)
+
+    (warning,) = [line for line in lines if line["log_level"] == "warning"]
+    assert (warning["lane"], warning["error"]) == ("payments", "SystemExit")
 
 
 async def test_a_batch_and_a_plain_function_are_logged_too(dsn: str) -> None:

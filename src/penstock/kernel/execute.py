@@ -77,8 +77,9 @@ async def execute(
             return _checked(await kind.handle(item), kind)
     except TimeoutError:
         return kind.when_unknown("timed out")
-    except Exception as failure:  # noqa: BLE001
-        # A handler may raise anything: that costs an attempt, never the worker.
+    except (Exception, SystemExit) as failure:  # noqa: BLE001
+        # A handler may raise anything: that costs an attempt, never the worker. An interrupt is
+        # not the handler's: it is the second Ctrl-C of a person.
         return kind.when_unknown(failures.add(failure, claimed.id))
 
 
@@ -117,7 +118,7 @@ async def _handle_many(
             given = list(await kind.handle_many(items))
     except TimeoutError:
         return [kind.when_unknown("timed out")] * len(items)
-    except Exception as failure:  # noqa: BLE001  As in `execute`.
+    except (Exception, SystemExit) as failure:  # noqa: BLE001  As in `execute`.
         return [kind.when_unknown(failures.add(failure, items[0].id))] * len(items)
     if len(given) != len(items):
         reason = f"the handler returned {len(given)} outcomes for {len(items)} items"
