@@ -29,7 +29,7 @@ from penstock.contract.resources import choose_vault
 from penstock.kernel import enqueue as kernel_enqueue
 from penstock.kernel.blocking import in_threads
 from penstock.kernel.item import Accepted, Item, NewItem, Outcome, Retry
-from penstock.kernel.kind import TIMEOUT, AnyKind, Kind
+from penstock.kernel.kind import TIMEOUT, AnyKind, Kind, check_kind
 from penstock.kernel.lane import (
     FIELDS,
     RESERVED_PREFIX,
@@ -131,6 +131,7 @@ class Penstock:
     def _add(self, kind: AnyKind, policy: Mapping[str, Any]) -> None:
         if kind.lane in self.kinds:
             raise InvalidInput("lane", f"{kind.lane!r} has a handler already")
+        check_kind(kind)
         check_type(kind.payload_type)
         self.kinds[kind.lane] = in_threads(kind)
         self._policies[kind.lane] = policy

@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
-from penstock.kernel.item import Item, Outcome, Retry
+from penstock.base.errors import InvalidInput
+from penstock.kernel.item import Dead, Hold, Item, Outcome, Retry
 from penstock.postgres.pool import Connection
 
 P = TypeVar("P")
@@ -50,3 +51,26 @@ class Kind(Generic[P]):
 
 
 AnyKind: TypeAlias = Kind[Any]
+
+
+def check_kind(kind: AnyKind) -> None:
+    """Raise InvalidInput for a timeout or a `when_unknown` that no attempt could end with.
+
+    A result that is unknown is neither done nor untried, which are the meanings of Done and Snooze.
+    """
+    # Types are not enough: an application may be written without a type checker.
+    timeout = cast("object", kind.timeout)
+    if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
+        raise InvalidInput("timeout", "must be a timedelta above zero")
+    if not callable(kind.when_unknown):
+        raise InvalidInput("when_unknown", _WHEN_UNKNOWN_RULE)
+    try:
+        outcome: object = kind.when_unknown("unknown")
+    except TypeError as refused:
+        raise InvalidInput("when_unknown", _WHEN_UNKNOWN_RULE) from refused
+    if not isinstance(outcome, Retry | Hold | Dead):
+        given = type(outcome).__qualname__
+        raise InvalidInput("when_unknown", f"{_WHEN_UNKNOWN_RULE}, not a {given}")
+
+
+_WHEN_UNKNOWN_RULE = "must take a reason and return a Retry, Hold or Dead"
