@@ -89,6 +89,40 @@ def test_models_may_be_inside_other_types(wanted: Any, value: object) -> None:
     assert decoder(wanted).decode(encode(value, wanted)) == value
 
 
+class Payment(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    amount: Money
+    fee: Money | None = None
+
+
+@pytest.mark.parametrize("text", ['{"amount": "12.50"}', '{"amount": 12, "fee": "0.10"}'])
+def test_an_amount_in_a_model_stays_exact(text: str) -> None:
+    """A model with such a field could not even be defined."""
+    check_type(Payment)
+
+    payment = decoder(Payment).decode(text)
+
+    assert (type(payment.amount), payment.amount) in [
+        (Money, Decimal("12.50")),
+        (Money, Decimal(12)),
+    ]
+    assert decoder(Payment).decode(encode(payment, Payment)) == payment
+    assert f'"amount":"{payment.amount}"' in encode(payment)
+
+
+@pytest.mark.parametrize("amount", ["12.5", "true", '"much"', '"NaN"', "null"])
+def test_an_amount_in_a_model_that_is_not_exact_is_refused(amount: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=r"\$\.amount"):
+        decoder(Payment).decode(f'{{"amount": {amount}}}')
+
+
+def test_a_model_with_an_amount_has_a_json_schema() -> None:
+    schema = Payment.model_json_schema()
+
+    assert schema["properties"]["amount"]["type"] == "string"
+
+
 def test_a_refused_model_shows_the_field_and_never_the_value() -> None:
     with pytest.raises(InvalidInput) as refused:
         encode({"orderNumber": "4111-secret"}, Order)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import inspect
 from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import CoreSchema, core_schema
 
 from penstock.base.errors import InvalidInput
 
@@ -27,6 +28,15 @@ class Decoder(Protocol):
 
 class Money(Decimal):
     """An exact amount. Encoded as a string; a JSON float is refused, never rounded."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> CoreSchema:
+        """Return how pydantic validates and encodes an amount in a model: as elsewhere."""
+        return core_schema.no_info_plain_validator_function(
+            _amount,
+            json_schema_input_schema=core_schema.str_schema(),
+            serialization=core_schema.to_string_ser_schema(),
+        )
 
 
 def encode(payload: object, payload_type: type[Any] | None = None) -> str:
@@ -142,8 +152,12 @@ def _special(wanted: type[Any], value: object) -> object:
             raise ValueError(f"{wanted.__qualname__}{path}: {reason}") from refused
     if wanted is not Money:
         raise NotImplementedError(f"a payload cannot hold {wanted.__qualname__}")
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        # msgspec adds the path of the field to a ValueError, and to nothing else.
+    return _amount(value)
+
+
+def _amount(value: object) -> Money:
+    """Return an amount; raises ValueError, to which msgspec and pydantic add the field's path."""
+    if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
         raise ValueError("Expected an amount as text or a whole number, not a float")  # noqa: TRY004
     try:
         amount = Money(value)
