@@ -22,9 +22,14 @@ def read_id(cursor: str | None) -> int | None:
     """Return the id in a cursor of digits, or None for the first page; raises InvalidInput."""
     if cursor is None:
         return None
-    if len(cursor) > len(str(ID_MAX)) or not cursor.isdecimal() or int(cursor) > ID_MAX:
+    if len(cursor) > len(str(ID_MAX)) or not is_whole_number(cursor) or int(cursor) > ID_MAX:
         raise InvalidInput("after", "is not a valid cursor")
     return int(cursor)
+
+
+def is_whole_number(text: str) -> bool:
+    """Return whether a text is a number in plain digits, without sign, point or exponent."""
+    return text.isascii() and text.isdecimal()
 
 
 def take_page(

@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from penstock.base.errors import InvalidInput
 from penstock.base.watchdog import Watchdog
 from penstock.contract.http import Endpoint, NoParameters, Stream
+from penstock.contract.paging import is_whole_number
 from penstock.web.fast_path import fast_path
 from penstock.web.request_wrapper import header
 
@@ -43,13 +44,16 @@ def decode_parameters(endpoint: Endpoint, in_path: Mapping[str, str], request: R
         if name in given:
             raise InvalidInput(_short(name), "is given twice")
         given[name] = value
-    instants = _instants(endpoint.parameters_type)
+    instants, numbers = _checked_by_form(endpoint.parameters_type)
     for name, value in given.items():
         if "\x00" in value:
             raise InvalidInput(_short(name), "holds a NUL character")
         # msgspec would take a number for seconds since 1970.
         if name in instants and ":" not in value:
             raise InvalidInput(name, "is not an instant such as 2030-01-31T12:00:00Z")
+        # msgspec would round 7.001 to 7, another item.
+        if name in numbers and not is_whole_number(value.removeprefix("-")):
+            raise InvalidInput(name, "is not a whole number")
     try:
         return msgspec.convert(given, endpoint.parameters_type, strict=False)
     except msgspec.ValidationError as refused:
@@ -57,16 +61,21 @@ def decode_parameters(endpoint: Endpoint, in_path: Mapping[str, str], request: R
 
 
 @cache
-def _instants(parameters_type: Any) -> frozenset[str]:
-    """Return the names of the parameters that are instants, or absent."""
+def _checked_by_form(parameters_type: Any) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of the parameters that are instants, and of those that are whole numbers."""
     described = cast("msgspec.inspect.StructType", msgspec.inspect.type_info(parameters_type))
-    return frozenset(each.encode_name for each in described.fields if _is_instant(each.type))
+
+    def named(kind: type[msgspec.inspect.Type]) -> frozenset[str]:
+        return frozenset(each.encode_name for each in described.fields if _is(each.type, kind))
+
+    return named(msgspec.inspect.DateTimeType), named(msgspec.inspect.IntType)
 
 
-def _is_instant(described: msgspec.inspect.Type) -> bool:
+def _is(described: msgspec.inspect.Type, kind: type[msgspec.inspect.Type]) -> bool:
+    """Return whether a type is of a kind, or may be; a parameter that is absent has no form."""
     if isinstance(described, msgspec.inspect.UnionType):
-        return any(map(_is_instant, described.types))
-    return isinstance(described, msgspec.inspect.DateTimeType)
+        return any(_is(each, kind) for each in described.types)
+    return isinstance(described, kind)
 
 
 async def decode_body(endpoint: Endpoint, request: Request, slow_bodies: Watchdog) -> Any:
@@ -104,6 +113,7 @@ def _stream(endpoint: Endpoint, request: Request) -> Stream:
     media_type = _media_type(header(request, b"content-type"))
     if media_type not in endpoint.streams:
         raise HTTPException(415, f"send the body as {' or '.join(endpoint.streams)}")
+    _refuse_length(request, endpoint.body_bytes_max)
     return Stream(media_type=media_type, chunks=_chunks(request, endpoint.body_bytes_max))
 
 
@@ -152,11 +162,19 @@ async def _read_capped(request: Request, bytes_max: int, slow_bodies: Watchdog) 
     fast = fast_path(request.scope)
     whole = None if fast is None else fast.take_body()
     if whole is None:
+        _refuse_length(request, bytes_max)
         with slow_bodies.guard():
             return await _read_chunks(request, bytes_max)
     if len(whole) > bytes_max:
         raise _too_large(bytes_max)
     return whole
+
+
+def _refuse_length(request: Request, bytes_max: int) -> None:
+    """Refuse a body that is going to be too large, instead of waiting for it."""
+    length = header(request, b"content-length")
+    if is_whole_number(length) and int(length) > bytes_max:
+        raise _too_large(bytes_max)
 
 
 async def _read_chunks(request: Request, bytes_max: int) -> bytes:
