@@ -90,6 +90,17 @@ async def test_a_head_below_the_limit_is_accepted_in_any_pieces(url: str) -> Non
     assert pieces.startswith(b"HTTP/1.1 200 ")
 
 
+async def test_a_header_over_the_limit_is_refused_in_any_pieces(url: str) -> None:
+    """The limit was 64 KiB without what came first, up to 80 KiB in all."""
+    head = HEAD + b"Connection: close\r\nX-Long: " + b"x" * 65_536 + b"\r\n\r\n"
+
+    whole = await say(url, head)
+    pieces = await say(url, *(head[at : at + 997] for at in range(0, len(head), 997)))
+
+    problem(whole, 431, "headers-too-large")
+    problem(pieces, 431, "headers-too-large")
+
+
 async def test_a_url_below_the_limit_is_accepted(url: str) -> None:
     said = await say(
         url, b"GET /%b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" % (b"x" * 16_000)
@@ -216,6 +227,44 @@ async def test_a_request_has_exactly_one_host(url: str, hosts: bytes) -> None:
     said = await say(url, b"GET /health/live HTTP/1.1\r\n%b\r\n" % hosts)
 
     assert "Host" in problem(said, 400, "bad-request")["detail"]
+
+
+@pytest.mark.parametrize("coding", [b"gzip, chunked", b"gzip", b"identity", b"chunked, chunked"])
+async def test_a_transfer_coding_other_than_chunked_is_refused(url: str, coding: bytes) -> None:
+    """The body would be taken for what its coding holds."""
+    start = CHUNKED.replace(b"chunked", coding)
+
+    said = await say(url, start + b"0\r\n\r\n")
+
+    problem(said, 400, "bad-request")
+
+
+async def test_a_request_has_at_most_one_key(url: str) -> None:
+    """A proxy and the server behind it may choose different ones of two."""
+    key = b"Authorization: Bearer pk_one\r\n"
+
+    said = await say(url, HEAD + key + key + b"\r\n")
+
+    assert "Authorization" in problem(said, 400, "bad-request")["detail"]
+
+
+@pytest.mark.parametrize("path", [b"/items", b"/api/v1/slots/batch"])
+async def test_a_body_with_too_great_a_length_is_refused_before_it_arrives(
+    penstock: Penstock, path: bytes
+) -> None:
+    """The caller waited for 30 seconds, and was told that it was too slow."""
+    async with penstock.pool.acquire() as db:
+        _, token = await create_key(db, "one", ["admin"], who="test")
+    media_type = b"application/json" if path == b"/items" else b"application/x-ndjson"
+    head = (
+        b"POST %b HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n"
+        b"Content-Type: %b\r\nContent-Length: 99999999999\r\n\r\n"
+    )
+
+    async with served(penstock, asyncio.Event()) as url:
+        said = await say(url, head % (path, token.encode(), media_type))
+
+    problem(said, 413, "body-too-large")
 
 
 async def test_a_request_of_http_1_0_needs_no_host(url: str) -> None:

@@ -20,7 +20,8 @@ from penstock.web.metrics import EXPIRED, REFUSED
 from penstock.web.refusal import MALFORMED, Refusal
 from penstock.web.request_wrapper import RequestWrapper
 
-# The head without its first slice. Browsers and proxies send 8 KiB at most, with large cookies.
+# Browsers and proxies send 8 KiB at most, with large cookies. A head that never ends is refused at
+# the latest one slice later.
 HEAD_BYTES_MAX = 64 * 1024
 HEADERS_MAX = 100  # As Apache and Django; a proxy adds a handful.
 URL_BYTES_MAX = 16 * 1024  # Twice what nginx takes; the longest name here has 255 characters.
@@ -31,6 +32,8 @@ UNREAD_BYTES_MAX = 1024 * 1024
 
 _NEVER = float("inf")
 
+_CHECKED_HEADERS = frozenset({b"authorization", b"expect", b"host", b"transfer-encoding"})
+
 HEAD_TOO_LARGE = Refusal(
     431, "headers-too-large", f"the headers or the trailers are over {HEAD_BYTES_MAX} bytes"
 )
@@ -40,6 +43,8 @@ TOO_MANY_HEADERS = Refusal(
 URL_TOO_LONG = Refusal(414, "url-too-long", f"the URL is over {URL_BYTES_MAX} bytes")
 
 HEAD_TOO_SLOW = Refusal(408, "head-too-slow", "the head of the request arrived too slowly")
+TWO_KEYS = Refusal(400, "bad-request", "the request has more than one Authorization header")
+WRONG_CODING = Refusal(400, "bad-request", "the only Transfer-Encoding that is accepted is chunked")
 WRONG_HOST = Refusal(400, "bad-request", "the request needs exactly one Host header")
 
 # What a connection waits for. While a handler runs ("response") its own timeouts apply.
@@ -74,6 +79,7 @@ class Protocol(HttpToolsProtocol):
         self._unparsed_bytes = 0  # Of a head or of trailers, before this slice.
         self._unread_bytes = 0
         self._host_count = 0
+        self._has_key = False
         self._failure: Refusal | None = None
         self._refusal: Refusal | None = None  # Sent once earlier requests are answered.
         self._is_discarding = False
@@ -133,6 +139,7 @@ class Protocol(HttpToolsProtocol):
         super().on_message_begin()
         self._part = "head"
         self._unparsed_bytes = self._host_count = 0
+        self._has_key = False
 
     def on_url(self, url: bytes) -> None:
         """Add to the URL."""
@@ -145,10 +152,8 @@ class Protocol(HttpToolsProtocol):
         if self._part == "body":
             return  # What authorises a request must be checked before its body is read.
         name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        elif name == b"host":
-            self._host_count += 1
+        if name in _CHECKED_HEADERS:
+            self._check_header(name, value)
         self.headers.append((name, value))
         if len(self.headers) > HEADERS_MAX:
             self._fail(TOO_MANY_HEADERS)
@@ -157,6 +162,8 @@ class Protocol(HttpToolsProtocol):
         """Start a request."""
         if self._host_count != 1:
             self._check_host()
+        if self._unparsed_bytes > HEAD_BYTES_MAX - SLICE_BYTES:
+            self._check_head_bytes()
         super().on_headers_complete()
         cast("dict[str, Any]", self.scope)["extensions"] = {NAME: FastPath(self.cycle)}
         self._part = "body"
@@ -235,6 +242,26 @@ class Protocol(HttpToolsProtocol):
             self._wait("unread", self._timeouts.unread)
         else:
             self._wait("idle", self._timeouts.idle)
+
+    def _check_header(self, name: bytes, value: bytes) -> None:
+        """Note a header on which the rest of the request depends, or refuse it."""
+        if name == b"host":
+            self._host_count += 1
+        elif name == b"authorization":
+            if self._has_key:
+                self._fail(TWO_KEYS)
+            self._has_key = True
+        elif name == b"transfer-encoding":
+            if value.strip().lower() != b"chunked":
+                self._fail(WRONG_CODING)
+        elif value.lower() == b"100-continue":
+            self.expect_100_continue = True
+
+    def _check_head_bytes(self) -> None:
+        """Refuse headers that are over the limit; the first slice of a head is not counted."""
+        # Between name and value are a colon and a space, and a line end follows.
+        if sum(len(name) + len(value) + 4 for name, value in self.headers) > HEAD_BYTES_MAX:
+            self._fail(HEAD_TOO_LARGE)
 
     def _check_host(self) -> None:
         """Refuse a request without a Host, which only HTTP/1.0 allows, or with several."""
