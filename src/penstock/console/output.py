@@ -65,7 +65,7 @@ def text(value: object) -> str:
             return duration(value)
         case list() | tuple():
             return ", ".join(map(text, value))  # pyright: ignore[reportUnknownArgumentType]
-        case dict():
+        case dict() if all(isinstance(each, str) for each in value.values()):  # pyright: ignore[reportUnknownVariableType]
             return "; ".join(f"{name}: {text(each)}" for name, each in value.items()) or ABSENT  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         case msgspec.Raw():
             return bytes(value).decode()
