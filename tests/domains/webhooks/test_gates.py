@@ -71,7 +71,7 @@ async def through(dsn: str, watched: Watched) -> AsyncGenerator[Tenant]:
 async def put_off(tenant: Tenant, event: Json) -> list[AttemptView]:
     """Return the attempts of an event's first delivery that were none."""
     shown = await tenant.show(event["id"])
-    item_id = ItemId(int(shown["deliveries"][0]["item_id"]))
+    item_id = ItemId(shown["deliveries"][0]["item_id"])
     attempts = await read_attempts(tenant.penstock.pool, item_id)
     return [each for each in attempts if each.outcome == "snooze"]
 

@@ -34,7 +34,7 @@ def order_of(requests: Sequence[Received]) -> dict[str, list[int]]:
 async def place_of(tenant: Tenant, event: Json) -> str:
     """Return where the only delivery of an event is."""
     (delivery,) = (await tenant.show(event["id"]))["deliveries"]
-    found = await read_item(tenant.penstock.pool, ItemId(int(delivery["item_id"])))
+    found = await read_item(tenant.penstock.pool, ItemId(delivery["item_id"]))
     assert found is not None
     return found.state
 

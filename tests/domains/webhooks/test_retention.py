@@ -22,7 +22,7 @@ each_history = pytest.mark.parametrize("history", ["kept", "dropped", "trimmed"]
 
 async def item_of(tenant: Tenant, event: Json) -> ItemId:
     (delivery,) = (await tenant.show(event["id"]))["deliveries"]
-    return ItemId(int(delivery["item_id"]))
+    return ItemId(delivery["item_id"])
 
 
 async def lose_history(tenant: Tenant, clock: FakeClock, how: str) -> None:

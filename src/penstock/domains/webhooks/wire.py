@@ -132,7 +132,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     """The event's way to one subscriber; `item_id` is the kernel's item that carries it."""
 
     subscription_id: str
-    item_id: str
+    item_id: int
     status: DeliveryStatus
     attempts: int
     next_attempt_at: Instant | None
@@ -183,7 +183,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     """One try of one delivery."""
 
     subscription_id: str
-    item_id: str
+    item_id: int
     attempt_number: int
     outcome: str
     status_code: int | None
@@ -388,7 +388,7 @@ def to_wire_delivery(delivery: inspect.DeliveryView) -> Delivery:
     """Show an event's way to one subscriber."""
     return Delivery(
         subscription_id=delivery.subscription_id,
-        item_id=str(delivery.item_id),
+        item_id=delivery.item_id,
         status=delivery.status,  # pyright: ignore[reportArgumentType]  The database knows no other.
         attempts=delivery.attempts,
         next_attempt_at=delivery.next_attempt_at,
@@ -401,7 +401,7 @@ def to_wire_attempt(attempt: inspect.AttemptView) -> Attempt:
     """Show one try."""
     return Attempt(
         subscription_id=attempt.subscription_id,
-        item_id=str(attempt.item_id),
+        item_id=attempt.item_id,
         attempt_number=attempt.attempt,
         outcome=attempt.outcome,
         status_code=attempt.status_code,
