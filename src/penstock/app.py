@@ -322,7 +322,14 @@ class Penstock:
                 created = await self.create_lane(db, lane, who="app", **owned, **policy)
                 await self._fix(db, created)
             for each in await self.lane_differences(db):
-                self.log.info("lane.differs", **asdict(each))
+                if each.field == "on_lost":  # It decides whether lost work may be repeated.
+                    self.log.warning("lane.differs", **asdict(each))
+                else:
+                    self.log.info("lane.differs", **asdict(each))
+
+    async def missing_lanes(self, db: Connection) -> list[str]:
+        """Return the lanes of handlers that do not exist yet; opening the app creates them."""
+        return sorted(self.kinds.keys() - {lane.name for lane in await list_lanes(db)})
 
     async def _fix(self, db: Connection, lane: Lane) -> None:
         """Set what the environment fixes of a lane, if the lane has another value."""

@@ -164,6 +164,25 @@ def test_lane_diff_shows_what_the_code_declares_otherwise(
     assert (after.code, after.out) == (0, "")
 
 
+def test_lane_diff_names_the_lanes_that_do_not_exist(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that every lane had the policy of its handler."""
+    (tmp_path / "absent_shop.py").write_text(
+        "from penstock import Penstock\n"
+        "app = Penstock()\n"
+        "@app.handler('absent', rate=7)\n"
+        "async def ship(item): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    ended = cli("lane", "diff", "--app", "absent_shop:app")
+
+    assert (ended.code, ended.out) == (0, "")
+    assert "lane absent does not exist" in ended.err
+    assert "every lane has" not in ended.err
+
+
 @pytest.mark.usefixtures("lane")
 def test_lanes_are_listed_for_people_and_for_programs(cli: Cli) -> None:
     assert cli("lane", "list").out.splitlines()[1].startswith(LANE)
@@ -185,6 +204,16 @@ def test_an_item_is_shown_by_id_and_by_key(cli: Cli) -> None:
     assert by_id["payload"] == {"amount": "12.50"}
     assert by_id["state"] == "scheduled"
     assert by_id["history"] == []
+
+
+@pytest.mark.usefixtures("lane")
+def test_an_item_that_is_not_there_is_named_as_it_was_asked_for(cli: Cli) -> None:
+    by_id = cli("item", "show", "7")
+    by_key = cli("item", "show", "--lane", LANE, "--key", "nope")
+
+    assert (by_id.code, by_key.code) == (2, 2)
+    assert "no item has the id 7" in by_id.err
+    assert "no item of the lane has the key nope" in by_key.err
 
 
 @pytest.mark.usefixtures("lane")

@@ -43,6 +43,18 @@ async def test_a_changed_decorator_is_logged_at_start(dsn: str) -> None:
     assert {line["lane"] for line in changed} == {"orders"}
 
 
+async def test_another_rule_for_lost_items_is_logged_as_a_warning(dsn: str) -> None:
+    """The code says that a payment is held, and the lane repeats it."""
+    await lines_at_start(app_of(dsn, rate=10))
+
+    changed = await lines_at_start(app_of(dsn, rate=20, on_lost="hold"))
+
+    assert {line["field"]: line["log_level"] for line in changed} == {
+        "rate": "info",
+        "on_lost": "warning",
+    }
+
+
 async def test_equal_values_of_another_type_are_no_difference(dsn: str) -> None:
     declared: dict[str, Any] = {"rate": 10, "burst": 5, "lease": timedelta(minutes=1)}
     await lines_at_start(app_of(dsn, **declared))

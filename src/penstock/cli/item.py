@@ -124,7 +124,7 @@ def _finder(
         assert item_id is not None, "checked above"
         found = await read_item(db, ItemId(item_id))
         if found is None:
-            raise UnknownItem(str(item_id))
+            raise UnknownItem(item_id)
         return found
 
     return find

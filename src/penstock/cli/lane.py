@@ -15,7 +15,15 @@ from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.output import json_option, print_record, print_rows, without
 from penstock.console.values import parse_policy
 from penstock.kernel.inspect import LaneDepth, measure_lanes
-from penstock.kernel.lane import Lane, create_lane, list_lanes, policy_of, read_lane, set_lane
+from penstock.kernel.lane import (
+    Difference,
+    Lane,
+    create_lane,
+    list_lanes,
+    policy_of,
+    read_lane,
+    set_lane,
+)
 from penstock.kernel.why import why_lane
 from penstock.postgres.pool import Connection
 
@@ -94,9 +102,18 @@ def diff(*, spec: str, data_dir: Path | None, as_json: bool) -> None:
     """Show where lanes differ from what the handlers of an app declare.
 
     The lane's own value counts. `lane set` changes it; a decorator only sets that of a new lane.
+    Lanes that do not exist yet are named on standard error.
     """
-    found = ask(data_dir, load_app(spec).lane_differences)
-    none = "every lane has the policy that its handler declares"
+    app = load_app(spec)
+
+    async def read(db: Connection) -> tuple[list[Difference], list[str]]:
+        return await app.lane_differences(db), await app.missing_lanes(db)
+
+    found, missing = ask(data_dir, read)
+    for name in missing:
+        click.echo(f"lane {name} does not exist: the app creates it when it opens", err=True)
+    which = "every other lane" if missing else "every lane"
+    none = f"{which} has the policy that its handler declares"
     print_rows([asdict(each) for each in found], as_json=as_json, none=none)
 
 

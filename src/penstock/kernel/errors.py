@@ -28,12 +28,14 @@ class UnknownLane(NotFound):
 
 @dataclass(eq=False)
 class UnknownItem(NotFound):
-    """No item has this id, or retention has already dropped it."""
+    """No item has this id, or in its lane this key, or retention has already dropped it."""
 
     code: ClassVar[str] = "unknown-item"
-    item_id: int | str | UUID
+    item_id: int | str | UUID  # A text is a key.
 
     def __str__(self) -> str:
+        if isinstance(self.item_id, str):
+            return f"no item of the lane has the key {self.item_id}"
         return f"no item has the id {self.item_id}"
 
 
