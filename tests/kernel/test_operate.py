@@ -463,3 +463,60 @@ async def test_a_decision_about_a_held_item_needs_a_reason(db: Connection, lane:
             await operation
 
     assert await state_of(db, item_id) == "held"
+
+
+async def test_an_item_held_and_released_before_it_is_due_keeps_its_due_instant(
+    db: Connection, lane: Lane
+) -> None:
+    """A payment for tonight must not be made at noon because somebody looked at it."""
+    item_id = await put(db, lane, due_at=NOON + 6 * HOUR)
+
+    await hold(db, item_id, who="ann", reason="a doubt", now=NOON)
+    held_due = await due_of(db, item_id)
+    await release(db, item_id, who="ann", reason="no doubt", now=NOON + HOUR)
+
+    assert held_due == NOON + 6 * HOUR
+    assert await due_of(db, item_id) == NOON + 6 * HOUR
+    assert ids(await try_claim(db, lane, now=NOON + 5 * HOUR)) == []
+    assert ids(await try_claim(db, lane, now=NOON + 6 * HOUR)) == [item_id]
+
+
+async def test_an_item_moved_and_then_held_keeps_its_last_due_instant(
+    db: Connection, lane: Lane
+) -> None:
+    item_id = await put(db, lane, due_at=NOON + HOUR)
+    await reschedule(db, item_id, NOON + DAY, who="ann")
+
+    await hold(db, item_id, who="ann", reason="a doubt", now=NOON)
+    await release(db, item_id, who="ann", reason="no doubt", now=NOON + 2 * HOUR)
+
+    assert await due_of(db, item_id) == NOON + DAY
+
+
+async def test_an_item_released_after_its_due_instant_is_due_at_once(
+    db: Connection, lane: Lane
+) -> None:
+    item_id = await put(db, lane, due_at=NOON + HOUR)
+    await hold(db, item_id, who="ann", reason="a doubt", now=NOON)
+
+    await release(db, item_id, who="ann", reason="no doubt", now=NOON + DAY)
+
+    assert await due_of(db, item_id) == NOON + DAY
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+async def test_an_item_that_died_before_it_was_due_is_not_retried_early(
+    db: Connection, lane: Lane, *, is_held: bool
+) -> None:
+    """An operator skipped it, or held it and resolved it as dead, and then changed their mind."""
+    item_id = await put(db, lane, due_at=NOON + 6 * HOUR, order_key="k")
+    if is_held:
+        await hold(db, item_id, who="ann", reason="a doubt", now=NOON)
+        await resolve(db, item_id, "dead", who="ann", reason="refused", now=NOON)
+    else:
+        await skip(db, item_id, who="ann", reason="refused", now=NOON)
+
+    await retry(db, item_id, who="ann", now=NOON + HOUR)
+
+    assert await due_of(db, item_id) == NOON + 6 * HOUR
+    assert ids(await try_claim(db, lane, now=NOON + 5 * HOUR)) == []

@@ -80,7 +80,10 @@ async def retry(
     owner: str | None = None,
     now: datetime | None = None,
 ) -> None:
-    """Give a dead item another set of attempts, from now on; StateConflict for any other."""
+    """Give a dead item another set of attempts; StateConflict for any other.
+
+    It is due now, or later if an operator ended it before it was due.
+    """
     async with db.transaction():
         await check_item(db, item_id, "retry", owner=owner)
         if not await db.fetchval(REPLAY_DEAD, [item_id], now):
@@ -124,7 +127,10 @@ async def release(
     owner: str | None = None,
     now: datetime | None = None,
 ) -> None:
-    """Try a held item again, from now on, with a new set of attempts; StateConflict otherwise."""
+    """Try a held item again with a new set of attempts; StateConflict otherwise.
+
+    It is due now, or when it was due before an operator held it, if that is later.
+    """
     _check_reason(reason)
     async with db.transaction():
         await check_item(db, item_id, "release", owner=owner)

@@ -16,7 +16,7 @@ from penstock.kernel.errors import SlotRefused
 from penstock.kernel.inspect import read_item
 from penstock.kernel.item import Accepted, NewItem
 from penstock.kernel.lane import create_lane, set_lane
-from penstock.kernel.operate import cancel, reschedule
+from penstock.kernel.operate import cancel, hold, release, reschedule
 from penstock.postgres.pool import Connection, Pool
 
 SECOND = timedelta(seconds=1)
@@ -217,3 +217,46 @@ async def halve_the_rate(db: Connection, clock: FakeClock) -> None:
 async def slots_taken(db: Connection) -> int:
     """Return how many slots there are."""
     return int(await db.fetchval("SELECT count(*) FROM penstock.slot"))
+
+
+async def test_released_items_keep_their_slots(db: Pool, clock: FakeClock) -> None:
+    """Five payments with a slot each must not leave at one instant after a look at them."""
+    async with db.acquire() as connection:
+        await slotted_lane(connection)
+        later = clock.now() + timedelta(hours=6)
+        items = [NewItem(payload=n, due_at=later) for n in range(5)]
+        accepted = await enqueue_many(connection, "payouts", items)
+        before = await due_offsets(connection, accepted, clock)
+
+        for each in accepted:
+            await hold(connection, each.id, who="ann", reason="a doubt", now=clock.now())
+        for each in accepted:
+            await release(connection, each.id, who="ann", reason="no doubt", now=clock.now())
+
+        assert await due_offsets(connection, accepted, clock) == before
+        assert len(set(before)) == 5
+
+
+async def test_a_reflow_moves_held_items_with_their_slots(db: Pool, clock: FakeClock) -> None:
+    """Released later, such an item is due when its slot is."""
+    async with db.acquire() as connection:
+        await slotted_lane(connection)
+        due_at = clock.now() + timedelta(hours=1)
+        items = [NewItem(payload=n, due_at=due_at) for n in range(3)]
+        first, _, last = await enqueue_many(connection, "payouts", items)
+        await hold(connection, last.id, who="ann", reason="a doubt", now=clock.now())
+        await cancel(connection, first.id, who="ann", now=clock.now())
+
+        await reflow(
+            connection,
+            "payouts",
+            freeze_until=clock.now(),
+            who="test",
+            is_dry_run=False,
+            now=clock.now(),
+        )
+        await release(connection, last.id, who="ann", reason="no doubt", now=clock.now())
+
+        slot = await read_slot(connection, f"item:{last.id}")
+        assert await due_offsets(connection, [last], clock) == [3601]
+        assert slot.scheduled_at == due_at + SECOND

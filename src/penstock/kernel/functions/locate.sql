@@ -28,9 +28,11 @@ AS $$
     CROSS JOIN LATERAL unnest(lease.item_ids, lease.attempts) AS leased (id, attempt)
     WHERE leased.id = ANY (ids)
     UNION ALL
-    SELECT held.id, 'held', NULL, held.reason, held.attempt FROM penstock.held WHERE id = ANY (ids)
+    SELECT held.id, 'held', held.due_at, held.reason, held.attempt
+    FROM penstock.held WHERE id = ANY (ids)
     UNION ALL
-    SELECT dead.id, 'dead', NULL, dead.reason, dead.attempt FROM penstock.dead WHERE id = ANY (ids)
+    SELECT dead.id, 'dead', dead.due_at, dead.reason, dead.attempt
+    FROM penstock.dead WHERE id = ANY (ids)
     UNION ALL
     SELECT cancelled.id, 'cancelled', NULL, NULL, NULL
     FROM penstock.cancelled WHERE id = ANY (ids)

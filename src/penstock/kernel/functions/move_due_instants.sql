@@ -1,6 +1,6 @@
 -- Change the due instants of unclaimed items; they keep their positions behind their order keys. An
 -- item that a transaction holds, that waits for a retry or that a person has rescheduled is no
--- longer due when its slot was, and is left unchanged.
+-- longer due when its slot was, and is left unchanged. A held item is due then once it is released.
 CREATE OR REPLACE FUNCTION penstock.move_due_instants(
     item_ids bigint[], from_ats timestamptz[], to_ats timestamptz[]
 ) RETURNS void
@@ -40,6 +40,19 @@ LANGUAGE sql AS $$
         FROM parked_place
         WHERE parked.ctid = parked_place.place
         RETURNING parked.id, parked.due_at
+    ), held_place AS MATERIALIZED (
+        SELECT subject.to_at, found.ctid AS place
+        FROM subject
+        CROSS JOIN LATERAL (
+            SELECT ctid FROM penstock.held
+            WHERE id = subject.id AND due_at = subject.from_at
+            LIMIT 1
+            FOR UPDATE SKIP LOCKED
+        ) AS found
+    ), held AS (
+        UPDATE penstock.held SET due_at = held_place.to_at
+        FROM held_place
+        WHERE held.ctid = held_place.place
     )
     INSERT INTO penstock.moved (item_id, due_at)
     SELECT id, due_at FROM rescheduled UNION ALL SELECT id, due_at FROM parked

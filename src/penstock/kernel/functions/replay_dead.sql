@@ -1,4 +1,5 @@
--- Give dead items another set of attempts. An item that blocks its key becomes its head again; any
+-- Give dead items another set of attempts, now, or when they are due if that is later: an operator can
+-- end an item before it is due. An item that blocks its key becomes its head again; any
 -- other takes its old position behind the key ('park') or the last one ('skip'). Items past their
 -- deadline stay dead: they would only expire again. Returns the ids of the replayed items.
 CREATE OR REPLACE FUNCTION penstock.replay_dead(ids bigint[], at timestamptz) RETURNS SETOF bigint
@@ -12,9 +13,10 @@ BEGIN
             DELETE FROM penstock.dead USING penstock.item
             WHERE dead.id = ANY (ids) AND item.id = dead.id
                 AND (item.not_after IS NULL OR item.not_after > replay_dead.at)
-            RETURNING dead.id, dead.lane_id, dead.attempt, item.order_key
+            RETURNING dead.id, dead.lane_id, dead.attempt, item.order_key,
+                greatest(dead.due_at, replay_dead.at) AS due_at
         ), noted AS (
-            INSERT INTO penstock.moved (item_id, due_at) SELECT id, replay_dead.at FROM risen
+            INSERT INTO penstock.moved (item_id, due_at) SELECT id, due_at FROM risen
             ON CONFLICT DO NOTHING
         ), unblocked AS (
             UPDATE penstock.active_key SET blocked_by = NULL
@@ -33,13 +35,13 @@ BEGIN
             FROM numbered JOIN penstock.lane USING (lane_id)
         ), readied AS (
             INSERT INTO penstock.ready (due_at, id, lane_id, attempt, forgiven)
-            SELECT replay_dead.at, id, lane_id, attempt, attempt FROM placed WHERE NOT lines_up
+            SELECT due_at, id, lane_id, attempt, attempt FROM placed WHERE NOT lines_up
         )
         SELECT lane_id, array_agg(id) AS all_ids,
             array_agg(id) FILTER (WHERE lines_up) AS ids,
             array_agg(order_key) FILTER (WHERE lines_up) AS order_keys,
             array_agg(position) FILTER (WHERE lines_up) AS positions,
-            array_agg(replay_dead.at) FILTER (WHERE lines_up) AS due_ats,
+            array_agg(due_at) FILTER (WHERE lines_up) AS due_ats,
             array_agg(attempt) FILTER (WHERE lines_up) AS attempts
         FROM placed
         GROUP BY lane_id

@@ -1,13 +1,13 @@
--- Try a held item again now, with a new set of attempts. A held head has kept its order key, so it is
--- still the head.
+-- Try a held item again now, or when it is due if that is later, with a new set of attempts. A held
+-- head has kept its order key, so it is still the head.
 WITH released AS (
-    DELETE FROM penstock.held WHERE id = $1 RETURNING id, lane_id, attempt
+    DELETE FROM penstock.held WHERE id = $1
+    RETURNING id, lane_id, attempt, greatest(due_at, coalesce($2::timestamptz, now())) AS due_at
 ), readied AS (
     INSERT INTO penstock.ready (due_at, id, lane_id, attempt, forgiven)
-    SELECT coalesce($2::timestamptz, now()), id, lane_id, attempt, attempt FROM released
+    SELECT due_at, id, lane_id, attempt, attempt FROM released
 ), noted AS (
-    INSERT INTO penstock.moved (item_id, due_at)
-    SELECT id, coalesce($2::timestamptz, now()) FROM released
+    INSERT INTO penstock.moved (item_id, due_at) SELECT id, due_at FROM released
     ON CONFLICT DO NOTHING
 )
 SELECT id, pg_notify('penstock', lane_id::text) FROM released;

@@ -5,11 +5,11 @@ WITH subject AS MATERIALIZED (
     FROM penstock.item JOIN penstock.lane USING (lane_id)
     WHERE item.id = $1 AND lane.ordering = 'per_key' AND item.order_key IS NOT NULL
 ), withdrawn AS MATERIALIZED (
-    SELECT w.id, w.attempt, w.forgiven, w.was
+    SELECT w.id, w.due_at, w.attempt, w.forgiven, w.was
     FROM subject CROSS JOIN LATERAL penstock.withdraw(ARRAY[subject.id]) AS w
 ), released AS (
     DELETE FROM penstock.held USING subject WHERE held.id = subject.id
-    RETURNING held.id, held.attempt, held.forgiven, 'held' AS was
+    RETURNING held.id, held.due_at, held.attempt, held.forgiven, 'held' AS was
 ), unblocked AS (
     UPDATE penstock.active_key SET blocked_by = NULL
     FROM subject
@@ -18,9 +18,9 @@ WITH subject AS MATERIALIZED (
         AND active_key.blocked_by = subject.id
     RETURNING subject.id
 ), died AS (
-    INSERT INTO penstock.dead (id, died_at, lane_id, attempt, forgiven, reason)
-    SELECT ended.id, coalesce($3::timestamptz, now()), subject.lane_id, ended.attempt,
-        ended.forgiven, $2
+    INSERT INTO penstock.dead (id, died_at, lane_id, due_at, attempt, forgiven, reason)
+    SELECT ended.id, coalesce($3::timestamptz, now()), subject.lane_id, ended.due_at,
+        ended.attempt, ended.forgiven, $2
     FROM (SELECT * FROM withdrawn UNION ALL SELECT * FROM released) AS ended
     CROSS JOIN subject
 )
