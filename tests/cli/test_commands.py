@@ -1,7 +1,9 @@
 """The verbs on a real database: output, changes and errors."""
 
 import json
+import os
 import sys
+from collections.abc import Callable, Generator
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -552,6 +554,76 @@ def test_a_decision_takes_an_id_or_a_lane(cli: Cli) -> None:
 
     assert ended.code == 2
     assert "either an ID or --lane" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("verb", "option"),
+    [
+        ("hold", "--dry-run"),
+        ("release", "--dry-run"),
+        ("resolve", "--dry-run"),
+        ("skip", "--dry-run"),
+        ("hold", "--with-reason=lost"),
+        ("hold", "--order-key=k"),
+        ("hold", "--before=-1h"),
+        ("skip", "--state=waiting"),
+    ],
+)
+@pytest.mark.usefixtures("lane")
+async def test_an_option_for_many_items_is_refused_beside_an_id(
+    cli: Cli, db: Pool, *, verb: str, option: str
+) -> None:
+    """Somebody who writes --dry-run beside an ID wants nothing to be changed."""
+    item_id = enqueue(cli, "1")
+    if verb in {"release", "resolve"}:
+        cli("item", "hold", str(item_id), "--reason", "?")
+    before = await read_item(db, item_id)
+    outcome = ("--as", "done") if verb == "resolve" else ()
+
+    ended = cli("item", verb, str(item_id), "--reason", "?", option, *outcome)
+
+    assert ended.code == 2
+    assert f"{option.partition('=')[0]} is only for --lane" in ended.err
+    assert await read_item(db, item_id) == before
+
+
+@pytest.mark.usefixtures("lane")
+def test_many_items_are_chosen_by_a_time_ago(cli: Cli) -> None:
+    """`item list` takes -1h too."""
+    enqueue(cli, "1")
+    command = ("item", "hold", "--lane", LANE, "--reason", "?", "--dry-run", "--json")
+
+    assert json.loads(cli(*command, "--before", "-1h").out) == {"matched": 0}
+
+
+@pytest.mark.parametrize("verb", ["hold", "skip"])
+@pytest.mark.usefixtures("lane")
+async def test_the_question_names_the_verb_and_no_is_an_answer(
+    cli: Cli, db: Pool, terminal: Callable[[str], None], *, verb: str
+) -> None:
+    """An operator must know what they confirm; one who declines has not interrupted anything."""
+    assert cli("lane", "set", LANE, "ordering=per_key").code == 0
+    item_id = enqueue(cli, "1", "--order-key", "k")
+    terminal("n\n")
+    state = ("--state", "waiting") if verb == "skip" else ()
+
+    ended = cli("item", verb, "--lane", LANE, "--reason", "?", *state)
+
+    assert f"{verb.capitalize()} 1 waiting items of lane {LANE}?" in ended.err
+    assert (ended.code, "nothing was changed" in ended.err) == (1, True)
+    found = await read_item(db, item_id)
+    assert found is not None
+    assert found.state == "ready"
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Generator[Callable[[str], None]]:
+    """Make standard input a terminal, at which somebody types the given text."""
+    keyboard, screen = os.openpty()
+    with os.fdopen(screen, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield lambda text: os.write(keyboard, text.encode()) and None
+    os.close(keyboard)
 
 
 # -------------------------------------------------------------------------------------- workers

@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.output import confirm, json_option, print_record, progress_bar
-from penstock.console.values import ITEM_ID, parse_instant
+from penstock.console.values import ITEM_ID, parse_instant, parse_when
 from penstock.kernel import operate
 from penstock.kernel.errors import UnknownItem
 from penstock.kernel.inspect import read_item
@@ -53,7 +53,9 @@ def decision_options(command: Command) -> Command:
         click.option("--with-reason", help="With --lane: only those with exactly this reason."),
         click.option("--order-key", help="With --lane: only those with this order key."),
         click.option(
-            "--before", metavar="INSTANT", help="With --lane: only those held, dead or due before."
+            "--before",
+            metavar="INSTANT",
+            help="With --lane: only those held, dead or due before; -1h is that long ago.",
         ),
         click.option("--dry-run", is_flag=True, help="With --lane: only count them."),
         click.option("--yes", is_flag=True, help="Do not ask; required without a terminal."),
@@ -103,14 +105,16 @@ def reschedule(*, item_id: int, due_at: str, data_dir: Path | None, as_json: boo
 @decision_options
 def hold(*, reason: str, **given: Any) -> None:
     """Hold a waiting item until it is released, resolved or cancelled."""
-    _decide(Chosen(**given), "waiting", partial(operate.hold, who=operator(), reason=reason))
+    decide = partial(operate.hold, who=operator(), reason=reason)
+    _decide("hold", Chosen(**given), state="waiting", decide=decide)
 
 
 @click.command()
 @decision_options
 def release(*, reason: str, **given: Any) -> None:
     """Try a held item again, with another set of attempts."""
-    _decide(Chosen(**given), "held", partial(operate.release, who=operator(), reason=reason))
+    decide = partial(operate.release, who=operator(), reason=reason)
+    _decide("release", Chosen(**given), state="held", decide=decide)
 
 
 @click.command()
@@ -130,7 +134,7 @@ def resolve(
         reason=reason,
         result=None if result is None else _json(result),
     )
-    _decide(Chosen(**given), "held", decide)
+    _decide("resolve", Chosen(**given), state="held", decide=decide)
 
 
 @click.command()
@@ -138,13 +142,15 @@ def resolve(
 @click.option(
     "--state",
     type=click.Choice(["dead", "held", "waiting"]),
-    default="dead",
-    show_default=True,
-    help="With --lane: heads in this state.",
+    help="With --lane: heads in this state.  [dead]",
 )
-def skip(*, reason: str, state: State, **given: Any) -> None:
+def skip(*, reason: str, state: State | None, **given: Any) -> None:
     """End the head of an order key as dead, so that the next item follows."""
-    _decide(Chosen(**given), state, partial(operate.skip, who=operator(), reason=reason))
+    chosen = Chosen(**given)
+    if chosen.item_id is not None and state is not None:
+        raise _only_for_many("--state")
+    decide = partial(operate.skip, who=operator(), reason=reason)
+    _decide("skip", chosen, state=state or "dead", decide=decide)
 
 
 DECISIONS = (retry, cancel, reschedule, hold, release, resolve, skip)
@@ -170,10 +176,11 @@ def _json(text: str) -> Any:
         raise click.BadParameter(f"is not JSON: {refused}", param_hint="--result") from refused
 
 
-def _decide(chosen: Chosen, state: State, decide: Decide) -> None:
+def _decide(verb: str, chosen: Chosen, *, state: State, decide: Decide) -> None:
     if (chosen.item_id is None) == (chosen.lane is None):
         raise click.UsageError("give either an ID or --lane")
     if chosen.item_id is not None:
+        _refuse_filter(chosen)
         _change_one(chosen.data_dir, chosen.item_id, decide, as_json=chosen.as_json)
         return
     assert chosen.lane is not None, "checked above"
@@ -182,18 +189,35 @@ def _decide(chosen: Chosen, state: State, decide: Decide) -> None:
         state=state,
         reason=chosen.with_reason,
         order_key=chosen.order_key,
-        before=None if chosen.before is None else parse_instant(chosen.before, field="before"),
+        before=parse_when(chosen.before, field="before"),
     )
-    _decide_many(chosen, selection, decide)
+    _decide_many(verb, chosen, selection, decide=decide)
 
 
-def _decide_many(chosen: Chosen, selection: Selection, decide: Decide) -> None:
+def _refuse_filter(chosen: Chosen) -> None:
+    """Refuse what chooses among many beside an ID: to ignore --dry-run would be to do it."""
+    if chosen.dry_run:
+        raise _only_for_many("--dry-run")
+    if chosen.with_reason is not None:
+        raise _only_for_many("--with-reason")
+    if chosen.order_key is not None:
+        raise _only_for_many("--order-key")
+    if chosen.before is not None:
+        raise _only_for_many("--before")
+
+
+def _only_for_many(option: str) -> click.UsageError:
+    return click.UsageError(f"{option} is only for --lane, not for one ID")
+
+
+def _decide_many(verb: str, chosen: Chosen, selection: Selection, *, decide: Decide) -> None:
     matched = ask(chosen.data_dir, lambda db: count_selected(db, selection))
     if chosen.dry_run or matched == 0:
         print_record({"matched": matched}, as_json=chosen.as_json)
         return
     if not chosen.yes:
-        confirm(f"Decide about {matched} {selection.state} items of lane {selection.lane}?")
+        what = f"{matched} {selection.state} items of lane {selection.lane}"
+        confirm(f"{verb.capitalize()} {what}?")
     decided = ask(chosen.data_dir, lambda db: _decide_all(db, selection, decide, total=matched))
     record = {"changed": decided.changed, "unchanged": decided.unchanged}
     print_record({"matched": matched, **record}, as_json=chosen.as_json)

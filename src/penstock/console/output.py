@@ -98,10 +98,14 @@ def without(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def confirm(question: str) -> None:
-    """Ask for confirmation; raises InvalidInput if standard input is not a terminal."""
+    """Ask for confirmation, and end the command unless the answer is yes.
+
+    Raises InvalidInput if standard input is not a terminal.
+    """
     if not sys.stdin.isatty():
         raise InvalidInput("--yes", f"is required without a terminal: {question}")
-    click.confirm(question, abort=True, err=True)
+    if not click.confirm(question, err=True):
+        raise click.ClickException("not confirmed, nothing was changed")
 
 
 def progress_bar() -> Progress:
