@@ -174,11 +174,13 @@ async def test_a_late_result_is_kept_as_late_and_changes_nothing(
     await rescue(db, now=NOON + lane.lease)
     current = await take(db, lane, now=NOON + lane.lease)
 
-    was_ours = await end(db, lane, stalled, Done(), now=NOON + MINUTE)
+    was_ours = await end(db, lane, stalled, Done({"reference": "b-7"}), now=NOON + MINUTE)
 
     assert not was_ours
     assert await state_of(db, item_id) == "leased"
     assert await outcomes_of(db, item_id) == ["lost", "late: done"]
+    *_, late = await read_attempts(db, item_id)
+    assert late.result == '{"reference": "b-7"}', "it may answer whether the item was paid"
     assert await end(db, lane, current, Retry("no"), now=NOON + MINUTE)
     assert (await balance(db)).is_even
 

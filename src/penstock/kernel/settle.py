@@ -217,6 +217,7 @@ async def _keep_late(
         [claimed.attempt + 1 for claimed, _ in kept],
         [written.outcome for _, written in kept],
         [written.reason for _, written in kept],
+        [written.result for _, written in kept],
         now,
     )
 
