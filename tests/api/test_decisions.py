@@ -39,7 +39,10 @@ async def test_a_held_item_is_resolved_as_done_with_a_result(
     assert history[-1]["result"] == {"ref": "b-7"}
     (entry, *_) = (await admin.get("/audit", params={"subject": str(item_id)})).json()["items"]
     assert entry["action"] == "item.resolved"
-    assert entry["after"] == {"outcome": "done", "reason": "asked the bank"}
+    assert entry["before"] == {"state": "held", "reason": "no answer"}
+    assert entry["after"] == {
+        "outcome": "done", "reason": "asked the bank", "result": {"ref": "b-7"},
+    }  # fmt: skip
 
 
 async def test_a_held_item_is_resolved_as_dead(admin: AsyncClient, penstock: Penstock) -> None:

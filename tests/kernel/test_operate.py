@@ -11,7 +11,7 @@ import pytest
 from penstock import Dead, Done, Hold, Retry
 from penstock.base.errors import InvalidInput
 from penstock.kernel.errors import StateConflict, UnknownItem
-from penstock.kernel.inspect import balance, list_audit, list_items, read_attempts
+from penstock.kernel.inspect import balance, list_audit, list_items, read_attempts, read_item
 from penstock.kernel.item import Ending, ItemId
 from penstock.kernel.lane import Lane, create_lane
 from penstock.kernel.operate import cancel, hold, release, reschedule, resolve, retry, skip
@@ -368,7 +368,10 @@ async def test_a_held_item_can_be_resolved_as_done_with_its_result(
     assert (last.outcome, last.reason, last.result) == ("done", "paid, says the bank", '{"ref": 7}')
     (entry, *_) = await list_audit(db, subject=str(item_id))
     assert (entry.who, entry.action) == ("ann", "item.resolved")
-    assert json.loads(entry.after or "") == {"outcome": "done", "reason": "paid, says the bank"}
+    assert json.loads(entry.before or "") == {"state": "held", "reason": "?"}
+    assert json.loads(entry.after or "") == {
+        "outcome": "done", "reason": "paid, says the bank", "result": {"ref": 7},
+    }  # fmt: skip
     assert (await balance(db, lane.name)).is_even
 
 
@@ -520,3 +523,164 @@ async def test_an_item_that_died_before_it_was_due_is_not_retried_early(
 
     assert await due_of(db, item_id) == NOON + 6 * HOUR
     assert ids(await try_claim(db, lane, now=NOON + 5 * HOUR)) == []
+
+
+async def last_entry(db: Connection, item_id: ItemId) -> tuple[Any, Any]:
+    """Return before and after of the last audited change of an item."""
+    (entry, *_) = await list_audit(db, subject=str(item_id))
+    return json.loads(entry.before or "null"), json.loads(entry.after or "null")
+
+
+async def test_the_audit_keeps_what_a_decision_replaced(db: Connection, lane: Lane) -> None:
+    """The reason why an item was held is gone from the item once it is released."""
+    item_id = await put(db, lane)
+
+    await hold(db, item_id, who="ann", reason="a doubt", now=NOON)
+    held_entry = await last_entry(db, item_id)
+    await release(db, item_id, who="ann", reason="no doubt", now=NOON)
+    released_entry = await last_entry(db, item_id)
+    await attempt_once(db, lane, Dead("no"))
+    await retry(db, item_id, who="ann", now=NOON)
+    retried_entry = await last_entry(db, item_id)
+
+    before = {"state": "scheduled", "due_at": NOON.isoformat()}
+    assert held_entry == (before, {"reason": "a doubt"})
+    assert released_entry == ({"state": "held", "reason": "a doubt"}, {"reason": "no doubt"})
+    assert retried_entry == ({"state": "dead", "reason": "no"}, None)
+
+
+@pytest.mark.parametrize("arrange", [held, dead])
+async def test_the_audit_keeps_the_reason_of_a_cancelled_item(
+    db: Connection, lane: Lane, arrange: Arrange
+) -> None:
+    item_id = await arrange(db, lane)
+    state, reason = await state_of(db, item_id), await reason_of(db, item_id)
+
+    await cancel(db, item_id, who="ann", now=NOON)
+
+    assert await last_entry(db, item_id) == ({"state": state, "reason": reason}, None)
+
+
+async def test_cancel_reschedule_and_retry_take_a_reason(db: Connection, lane: Lane) -> None:
+    item_id = await dead(db, lane)
+
+    await retry(db, item_id, who="ann", reason="the bank is back", now=NOON)
+    _, retried = await last_entry(db, item_id)
+    await reschedule(db, item_id, NOON + HOUR, who="ann", reason="not before one")
+    _, moved_to = await last_entry(db, item_id)
+    await cancel(db, item_id, who="ann", reason="paid by hand", now=NOON)
+    _, ended = await last_entry(db, item_id)
+
+    assert retried == {"reason": "the bank is back"}
+    assert moved_to == {"due_at": (NOON + HOUR).isoformat(), "reason": "not before one"}
+    assert ended == {"reason": "paid by hand"}
+
+
+def decisions(db: Connection, item_id: ItemId, **given: Any) -> list[Awaitable[None]]:
+    """Return each verb, with the same operator and reason."""
+    return [
+        cancel(db, item_id, **given),
+        reschedule(db, item_id, NOON, **given),
+        retry(db, item_id, **given),
+        hold(db, item_id, **given),
+        release(db, item_id, **given),
+        resolve(db, item_id, "done", **given),
+        skip(db, item_id, **given),
+    ]
+
+
+@pytest.mark.parametrize(
+    "reason", ["", " ", "x" * 1001, "a\x00b", "a\ud800b", 7], ids=lambda reason: repr(reason)[:8]
+)
+async def test_a_reason_that_cannot_be_kept_whole_is_refused(
+    db: Connection, lane: Lane, reason: Any
+) -> None:
+    """The same text is accepted in Python, over REST and on the command line, or nowhere."""
+    item_id = await held(db, lane)
+
+    for decision in decisions(db, item_id, who="ann", reason=reason):
+        with pytest.raises(InvalidInput, match="reason"):
+            await decision
+
+    assert await state_of(db, item_id) == "held"
+    assert await audited(db, item_id) == []
+
+
+@pytest.mark.parametrize("who", ["", " ", "a\x00b", None], ids=repr)
+async def test_a_decision_needs_the_name_of_its_operator(
+    db: Connection, lane: Lane, who: Any
+) -> None:
+    item_id = await held(db, lane)
+
+    for decision in decisions(db, item_id, who=who, reason="?"):
+        with pytest.raises(InvalidInput, match="who"):
+            await decision
+
+    assert await state_of(db, item_id) == "held"
+
+
+@pytest.mark.parametrize("outcome", ["Done", "maybe", "", None])
+async def test_a_held_item_can_only_be_resolved_as_done_or_dead(
+    db: Connection, lane: Lane, outcome: Any
+) -> None:
+    """A typing error must not end a payment as dead."""
+    item_id = await held(db, lane)
+
+    with pytest.raises(InvalidInput, match="outcome"):
+        await resolve(db, item_id, outcome, who="ann", reason="?", now=NOON)
+
+    assert await state_of(db, item_id) == "held"
+    assert await audited(db, item_id) == []
+
+
+async def test_a_held_item_past_its_deadline_cannot_be_released(db: Connection, lane: Lane) -> None:
+    """It would expire at once; whoever releases it wants it to be tried."""
+    item_id = await put(db, lane, not_after=NOON + MINUTE)
+    await attempt_once(db, lane, Hold("?"))
+
+    with pytest.raises(StateConflict, match="its deadline has passed"):
+        await release(db, item_id, who="ann", reason="?", now=NOON + HOUR)
+
+    assert await state_of(db, item_id) == "held"
+
+
+async def test_a_refusal_says_that_only_the_head_of_a_key_can_be_skipped(
+    db: Connection, lane: Lane
+) -> None:
+    _, follower = [await put(db, lane, number, order_key="k") for number in range(2)]
+    alone = await put(db, lane)
+
+    for item_id in (follower, alone):
+        with pytest.raises(StateConflict, match="only the head of an order key can be skipped"):
+            await skip(db, item_id, who="ann", reason="?", now=NOON)
+    with pytest.raises(StateConflict, match="only the head of its order key can be held"):
+        await hold(db, follower, who="ann", reason="?", now=NOON)
+
+
+async def test_an_item_resolved_without_an_attempt_has_none_of_a_worker(
+    db: Connection, lane: Lane
+) -> None:
+    """Its history must not say that a worker has paid it."""
+    item_id = await put(db, lane)
+    await hold(db, item_id, who="ann", reason="a doubt", now=NOON)
+
+    await resolve(db, item_id, "done", who="ann", reason="paid by hand", now=NOON)
+
+    found = await read_item(db, item_id)
+    assert found is not None
+    assert (found.state, found.attempts) == ("done", 0)
+    (only,) = await read_attempts(db, item_id)
+    assert (only.resolved_by, only.claimed_at, only.duration_ms) == ("ann", None, None)
+
+
+@pytest.mark.parametrize("arrange", [held, dead, lost])
+async def test_a_cancelled_item_keeps_the_number_of_its_attempts(
+    db: Connection, lane: Lane, arrange: Arrange
+) -> None:
+    item_id = await arrange(db, lane)
+
+    await cancel(db, item_id, who="ann", now=NOON)
+
+    found = await read_item(db, item_id)
+    assert found is not None
+    assert (found.state, found.attempts) == ("cancelled", 1)

@@ -200,4 +200,5 @@ def _attempt(attempt: inspect.AttemptView) -> wire.Attempt:
         reason=attempt.reason,
         result=None if attempt.result is None else msgspec.Raw(attempt.result),
         token=attempt.token,
+        resolved_by=attempt.resolved_by,
     )

@@ -171,7 +171,10 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt as it was recorded, or a late result that changed nothing."""
+    """One attempt as it was recorded, or a late result that changed nothing.
+
+    `resolved_by` names the operator who resolved the item; no worker made that attempt.
+    """
 
     attempt: int
     outcome: str
@@ -182,6 +185,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
     result: msgspec.Raw | None
     token: int
+    resolved_by: str | None
 
 
 class ItemDetail(msgspec.Struct, frozen=True, kw_only=True):

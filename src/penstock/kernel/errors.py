@@ -81,15 +81,20 @@ class KeyConflict(Conflict):
 
 @dataclass(eq=False)
 class StateConflict(Conflict):
-    """The item's state does not allow what was asked, such as cancelling a claimed one."""
+    """The item's state does not allow what was asked, such as cancelling a claimed one.
+
+    `because` says more where the state alone does not explain it.
+    """
 
     code: ClassVar[str] = "state-conflict"
     item_id: int | str | UUID
     state: str
     wanted: str
+    because: str | None = None
 
     def __str__(self) -> str:
-        return f"item {self.item_id} is {self.state} and cannot become {self.wanted}"
+        refused = f"item {self.item_id} is {self.state} and cannot become {self.wanted}"
+        return refused if self.because is None else f"{refused}: {self.because}"
 
 
 @dataclass(eq=False)

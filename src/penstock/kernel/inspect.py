@@ -78,7 +78,10 @@ class ItemPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptView:
-    """One attempt as it was recorded, or a late result that changed nothing."""
+    """One attempt as it was recorded, or a late result that changed nothing.
+
+    `resolved_by` is the operator who resolved the item; for all others it is None.
+    """
 
     attempt: int
     outcome: str
@@ -89,6 +92,7 @@ class AttemptView:
     reason: str | None
     result: str | None
     token: int
+    resolved_by: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

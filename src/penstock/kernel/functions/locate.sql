@@ -34,10 +34,16 @@ AS $$
     SELECT dead.id, 'dead', dead.due_at, dead.reason, dead.attempt
     FROM penstock.dead WHERE id = ANY (ids)
     UNION ALL
-    SELECT cancelled.id, 'cancelled', NULL, NULL, NULL
+    SELECT cancelled.id, 'cancelled', NULL, NULL, (
+        SELECT attempt FROM penstock.attempt WHERE item_id = cancelled.id
+        ORDER BY attempt DESC
+        LIMIT 1
+    )
     FROM penstock.cancelled WHERE id = ANY (ids)
     UNION ALL
-    SELECT attempt.item_id, 'done', NULL, NULL, attempt.attempt
+    -- An operator who resolves an item makes no attempt of a worker.
+    SELECT attempt.item_id, 'done', NULL, NULL,
+        attempt.attempt - (attempt.resolved_by IS NOT NULL)::integer
     FROM penstock.attempt
     WHERE item_id = ANY (ids) AND outcome = 'done'
 $$;
