@@ -144,3 +144,37 @@ async def test_a_decision_on_many_of_an_unknown_lane_is_refused(shared_admin: As
     response = await shared_admin.post("/items/hold", json=WHY | {"lane": "nowhere"})
 
     problem(response, 404, "unknown-lane")
+
+
+@pytest.mark.parametrize("verb", ["cancel", "retry", "reschedule"])
+async def test_other_verbs_take_a_reason_for_the_audit(
+    admin: AsyncClient, penstock: Penstock, verb: str
+) -> None:
+    """A reason that is answered with 200 and dropped is missed months later."""
+    item_id = await accept(admin)
+    if verb == "retry":
+        await end_all(penstock, Dead("no"))
+    body = WHY | ({"due_at": "2030-01-31T16:00:00Z"} if verb == "reschedule" else {})
+
+    response = await admin.post(f"/items/{item_id}/{verb}", json=body)
+
+    assert response.status_code == 200
+    (entry, *_) = (await admin.get("/audit", params={"subject": str(item_id)})).json()["items"]
+    assert entry["after"]["reason"] == "asked the bank"
+
+
+@pytest.mark.parametrize("verb", ["cancel", "retry"])
+async def test_an_optional_body_is_checked_as_any_other(
+    shared_admin: AsyncClient, verb: str
+) -> None:
+    path = f"/items/17/{verb}"
+
+    unknown = await shared_admin.post(path, json={"because": "?"})
+    blank = await shared_admin.post(path, json={"reason": " "})
+    form = await shared_admin.post(path, data={"reason": "?"})
+    absent = await shared_admin.post(path)
+
+    problem(unknown, 400, "invalid-input")
+    problem(blank, 400, "invalid-input")
+    problem(form, 415, "unsupported-media-type")
+    problem(absent, 404, "unknown-item")

@@ -588,6 +588,20 @@ async def test_an_option_for_many_items_is_refused_beside_an_id(
 
 
 @pytest.mark.usefixtures("lane")
+async def test_cancel_and_reschedule_take_a_reason(cli: Cli, db: Pool) -> None:
+    item_id = str(enqueue(cli, "1"))
+
+    moved = cli("item", "reschedule", item_id, "+1h", "--reason", "not yet")
+    cancelled = cli("item", "cancel", item_id, "--reason", "paid by hand")
+    too_long = cli("item", "cancel", item_id, "--reason", "x" * 1001)
+
+    assert (moved.code, cancelled.code, too_long.code) == (0, 0, 2)
+    entries = await list_audit(db, subject=item_id)
+    reasons = [json.loads(each.after or "")["reason"] for each in entries]
+    assert reasons == ["paid by hand", "not yet"]
+
+
+@pytest.mark.usefixtures("lane")
 def test_many_items_are_chosen_by_a_time_ago(cli: Cli) -> None:
     """`item list` takes -1h too."""
     enqueue(cli, "1")
@@ -620,10 +634,9 @@ async def test_the_question_names_the_verb_and_no_is_an_answer(
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Generator[Callable[[str], None]]:
     """Make standard input a terminal, at which somebody types the given text."""
     keyboard, screen = os.openpty()
-    with os.fdopen(screen, encoding="utf-8") as stdin:
+    with os.fdopen(screen) as stdin, os.fdopen(keyboard, "w") as typed:
         monkeypatch.setattr(sys, "stdin", stdin)
-        yield lambda text: os.write(keyboard, text.encode()) and None
-    os.close(keyboard)
+        yield lambda text: print(text, end="", file=typed, flush=True)
 
 
 # -------------------------------------------------------------------------------------- workers

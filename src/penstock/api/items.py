@@ -97,19 +97,19 @@ async def why(call: Call[wire.ItemRef, None]) -> wire.WhyReasons:
         return wire.to_reasons(await why_item(db, ItemId(call.parameters.item_id)))
 
 
-async def cancel(call: Call[wire.ItemRef, None]) -> wire.Item:
+async def cancel(call: Call[wire.ItemRef, wire.Because | None]) -> wire.Item:
     """Cancel an item that no worker holds."""
     item_id = ItemId(call.parameters.item_id)
     async with call.connection() as db:
-        await operate.cancel(db, item_id, who=call.who)
+        await operate.cancel(db, item_id, who=call.who, reason=_reason(call.body))
         return await found_item(db, item_id)
 
 
-async def retry(call: Call[wire.ItemRef, None]) -> wire.Item:
+async def retry(call: Call[wire.ItemRef, wire.Because | None]) -> wire.Item:
     """Give a dead item another set of attempts."""
     item_id = ItemId(call.parameters.item_id)
     async with call.connection() as db:
-        await operate.retry(db, item_id, who=call.who)
+        await operate.retry(db, item_id, who=call.who, reason=_reason(call.body))
         return await found_item(db, item_id)
 
 
@@ -117,8 +117,14 @@ async def reschedule(call: Call[wire.ItemRef, wire.Reschedule]) -> wire.Item:
     """Give an item that no worker holds another due instant."""
     item_id = ItemId(call.parameters.item_id)
     async with call.connection() as db:
-        await operate.reschedule(db, item_id, call.body.due_at, who=call.who)
+        await operate.reschedule(
+            db, item_id, call.body.due_at, who=call.who, reason=call.body.reason
+        )
         return await found_item(db, item_id)
+
+
+def _reason(body: wire.Because | None) -> str | None:
+    return None if body is None else body.reason
 
 
 def _key(in_body: str | None, in_header: str | None) -> str | None:

@@ -216,10 +216,17 @@ class ItemPage(msgspec.Struct, frozen=True, kw_only=True):
     next: str | None
 
 
+class Because(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why, if the operator says so; it is kept in the audit."""
+
+    reason: Reason | None = None
+
+
 class Reschedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The new due instant."""
+    """The new due instant, and why if the operator says so."""
 
     due_at: Instant
+    reason: Reason | None = None
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -28,6 +28,8 @@ from penstock.postgres.pool import Connection
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
+why_option = click.option("--reason", help="Why; kept in the audit.")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
@@ -69,34 +71,41 @@ def decision_options(command: Command) -> Command:
 
 @click.command()
 @click.argument("item_id", type=ITEM_ID, metavar="ID")
+@why_option
 @data_dir_option
 @json_option
-def retry(*, item_id: int, data_dir: Path | None, as_json: bool) -> None:
+def retry(*, item_id: int, reason: str | None, data_dir: Path | None, as_json: bool) -> None:
     """Give a dead item another set of attempts, from now on."""
-    _change_one(data_dir, item_id, partial(operate.retry, who=operator()), as_json=as_json)
+    decide = partial(operate.retry, who=operator(), reason=reason)
+    _change_one(data_dir, item_id, decide, as_json=as_json)
 
 
 @click.command()
 @click.argument("item_id", type=ITEM_ID, metavar="ID")
+@why_option
 @data_dir_option
 @json_option
-def cancel(*, item_id: int, data_dir: Path | None, as_json: bool) -> None:
+def cancel(*, item_id: int, reason: str | None, data_dir: Path | None, as_json: bool) -> None:
     """Cancel an item, unless a worker holds it or it is done."""
-    _change_one(data_dir, item_id, partial(operate.cancel, who=operator()), as_json=as_json)
+    decide = partial(operate.cancel, who=operator(), reason=reason)
+    _change_one(data_dir, item_id, decide, as_json=as_json)
 
 
 @click.command()
 @click.argument("item_id", type=ITEM_ID, metavar="ID")
 @click.argument("due_at", metavar="INSTANT")
+@why_option
 @data_dir_option
 @json_option
-def reschedule(*, item_id: int, due_at: str, data_dir: Path | None, as_json: bool) -> None:
+def reschedule(
+    *, item_id: int, due_at: str, reason: str | None, data_dir: Path | None, as_json: bool
+) -> None:
     """Give a waiting item another due instant: 2030-01-31T16:00:00Z, or +5m from now."""
     instant = parse_instant(due_at, field="due_at")
     _change_one(
         data_dir,
         item_id,
-        partial(operate.reschedule, due_at=instant, who=operator()),
+        partial(operate.reschedule, due_at=instant, who=operator(), reason=reason),
         as_json=as_json,
     )
 

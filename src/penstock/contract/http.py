@@ -90,6 +90,7 @@ class Endpoint:
     body_bytes_max: int
     parameters_type: Any
     body_type: Any
+    body_is_optional: bool
     body_decoder: msgspec.json.Decoder[Any] | None
     answer_type: Any
     tag: str | None = None
@@ -108,11 +109,17 @@ def endpoint(  # noqa: PLR0913  One argument per column of the table.
     streams: Mapping[str, tuple[Any, Any]] | None = None,
     body_bytes_max: int = SMALL_BODY_BYTES_MAX,
 ) -> Endpoint:
-    """Describe an endpoint; the types are those of `handle(call: Call[parameters, body])`."""
+    """Describe an endpoint; the types are those of `handle(call: Call[parameters, body])`.
+
+    A body of a type or None may be absent.
+    """
     hints = get_type_hints(handle, include_extras=True)
     returned = hints.pop("return")
     (taken,) = hints.values()
     parameters_type, body_type = get_args(taken)
+    body_is_optional = NoneType in get_args(body_type)
+    if body_is_optional:
+        (body_type,) = [each for each in get_args(body_type) if each is not NoneType]
     has_json = body_type not in (None, NoneType, Stream)
     return Endpoint(
         method=method,
@@ -127,6 +134,7 @@ def endpoint(  # noqa: PLR0913  One argument per column of the table.
         body_bytes_max=body_bytes_max,
         parameters_type=parameters_type,
         body_type=body_type if has_json else None,
+        body_is_optional=body_is_optional,
         body_decoder=msgspec.json.Decoder(body_type) if has_json else None,
         answer_type=_answer_type(returned),
     )

@@ -79,7 +79,7 @@ def _is(described: msgspec.inspect.Type, kind: type[msgspec.inspect.Type]) -> bo
 
 
 async def decode_body(endpoint: Endpoint, request: Request, slow_bodies: Watchdog) -> Any:
-    """Return the body as the endpoint's type, or None where it takes none; raises InvalidInput.
+    """Return the body as the endpoint's type, or None if there may be none; raises InvalidInput.
 
     Raises HTTPException for a body of another media type, one too large, or one too slow.
     """
@@ -87,14 +87,18 @@ async def decode_body(endpoint: Endpoint, request: Request, slow_bodies: Watchdo
         return _stream(endpoint, request)
     if endpoint.body_decoder is None:
         return None
-    _refuse_encoding(header(request, b"content-encoding"))
-    _refuse_media_type(header(request, b"content-type"))
+    if not endpoint.body_is_optional:
+        _refuse_form(request)
     try:
         raw = await _read_capped(request, endpoint.body_bytes_max, slow_bodies)
     except TimeoutError:
         raise _too_slow() from None
     except ClientDisconnect:
         raise HTTPException(400, "the body ended early") from None
+    if endpoint.body_is_optional:
+        if not raw:
+            return None
+        _refuse_form(request)  # Without a body, nobody sends a media type.
     try:
         body = endpoint.body_decoder.decode(raw)
     except msgspec.ValidationError as refused:
@@ -106,6 +110,11 @@ async def decode_body(endpoint: Endpoint, request: Request, slow_bodies: Watchdo
     if b"\\u0000" in raw:
         _refuse_nul(body)
     return body
+
+
+def _refuse_form(request: Request) -> None:
+    _refuse_encoding(header(request, b"content-encoding"))
+    _refuse_media_type(header(request, b"content-type"))
 
 
 def _stream(endpoint: Endpoint, request: Request) -> Stream:

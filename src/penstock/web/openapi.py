@@ -66,7 +66,7 @@ def _operation(endpoint: Endpoint, schemas: dict[Any, Json]) -> Json:
     if endpoint.body_type is not None:
         content = {"application/json": {"schema": schemas[endpoint.body_type]}}
     if content:
-        operation["requestBody"] = {"required": True, "content": content}
+        operation["requestBody"] = {"required": not endpoint.body_is_optional, "content": content}
     return operation
 
 
