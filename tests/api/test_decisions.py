@@ -135,9 +135,48 @@ async def test_dead_items_that_block_no_key_are_left_by_skip(
     await accept(admin)
     await end_all(penstock, Dead("no"))
 
-    skipped = await admin.post("/items/skip", json=WHY | {"lane": "work", "state": "dead"})
+    chosen = WHY | {"lane": "work", "state": "dead"}
+    counted = await admin.post("/items/skip", json=chosen | {"dry_run": True})
+    skipped = await admin.post("/items/skip", json=chosen)
 
-    assert skipped.json() == {"matched": 1, "changed": 0, "unchanged": 1, "next": None}
+    assert counted.json()["matched"] == 0
+    assert skipped.json() == {"matched": 0, "changed": 0, "unchanged": 0, "next": None}
+
+
+@pytest.mark.parametrize("state", ["waiting", "held", "dead"])
+async def test_a_dry_run_of_skip_counts_what_skip_changes(
+    admin: AsyncClient, penstock: Penstock, state: str
+) -> None:
+    """One head has a key and a follower; the other item of the lane has no key."""
+    async with penstock.pool.acquire() as db:
+        await create_lane(db, "line", who="test", ordering="per_key")
+    for order_key in ("k", "k", None):
+        new = {"lane": "line", "payload": 1, "order_key": order_key}
+        assert (await admin.post("/items", json=new)).status_code == 202
+    if state != "waiting":
+        await end_all(penstock, Hold("?") if state == "held" else Dead("no"), lane="line")
+    chosen = WHY | {"lane": "line", "state": state}
+
+    counted = await admin.post("/items/skip", json=chosen | {"dry_run": True})
+    skipped = await admin.post("/items/skip", json=chosen)
+
+    assert counted.json()["matched"] == 1
+    assert skipped.json() == {"matched": 1, "changed": 1, "unchanged": 0, "next": None}
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_a_dry_run_refuses_what_the_decision_refuses(
+    admin: AsyncClient, penstock: Penstock, *, dry_run: bool
+) -> None:
+    await accept(admin)
+    await end_all(penstock, Hold("?"))
+    chosen = {"lane": "work", "outcome": "dead", "dry_run": dry_run}
+
+    with_result = await admin.post("/items/resolve", json=WHY | chosen | {"result": 1})
+    blank = await admin.post("/items/resolve", json=chosen | {"reason": " "})
+
+    assert problem(with_result, 400, "invalid-input")["field"] == "result"
+    assert problem(blank, 400, "invalid-input")["field"] == "reason"
 
 
 async def test_a_decision_on_many_of_an_unknown_lane_is_refused(shared_admin: AsyncClient) -> None:

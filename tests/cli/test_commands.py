@@ -601,6 +601,19 @@ async def test_cancel_and_reschedule_take_a_reason(cli: Cli, db: Pool) -> None:
     assert reasons == ["paid by hand", "not yet"]
 
 
+@pytest.mark.parametrize(
+    "given", [("--as", "dead", "--result", "1", "--reason", "?"), ("--as", "done", "--reason", " ")]
+)
+@pytest.mark.usefixtures("lane")
+def test_a_dry_run_refuses_what_the_decision_refuses(cli: Cli, given: tuple[str, ...]) -> None:
+    command = ("item", "resolve", "--lane", LANE, *given)
+
+    counted, decided = cli(*command, "--dry-run"), cli(*command, "--yes")
+
+    assert (counted.code, decided.code) == (2, 2)
+    assert counted.err == decided.err
+
+
 @pytest.mark.usefixtures("lane")
 def test_many_items_are_chosen_by_a_time_ago(cli: Cli) -> None:
     """`item list` takes -1h too."""

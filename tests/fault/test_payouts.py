@@ -117,7 +117,7 @@ async def _resolve_the_rest(harness: Harness) -> None:
     selection = Selection(lane=LANE, state="held", reason="lost")
     decide = partial(resolve, outcome="done", who="ann", reason="paid, says the bank")
     async with harness.pool.acquire() as db:
-        matched = await count_selected(db, selection)
+        matched = await count_selected(db, selection, "resolve")
         changed, after = 0, None
         while True:
             decided = await decide_page(db, selection, decide, after=after)

@@ -9,7 +9,7 @@ from penstock import Dead, Done, Hold, Retry, Snooze
 from penstock.kernel.errors import UnknownItem, UnknownLane
 from penstock.kernel.fence import MARK_STARTED
 from penstock.kernel.heartbeat import ALIVE_FOR, report_worker
-from penstock.kernel.item import ItemId
+from penstock.kernel.item import Ending, ItemId
 from penstock.kernel.lane import Lane, create_lane, pause_lane, set_lane
 from penstock.kernel.operate import cancel, retry
 from penstock.kernel.why import Reason, why_item, why_lane
@@ -271,3 +271,36 @@ async def test_what_does_not_exist_is_refused(db: Connection) -> None:
         await why_item(db, ItemId(1))
     with pytest.raises(UnknownLane):
         await why_lane(db, "nothing")
+
+
+# ---------------------------------------------------------------------------------------- lanes
+
+
+@pytest.mark.parametrize(("ending", "state"), [(Dead("no"), "dead"), (Hold("?"), "held")])
+async def test_a_lane_whose_items_wait_behind_a_head_is_not_empty(
+    db: Connection, *, ending: Ending, state: str
+) -> None:
+    """The lane looks idle, and nobody would look for the one item that blocks it."""
+    lane = await ordered_lane(db)
+    head, _ = [await put(db, lane, number, order_key="k") for number in range(2)]
+    await attempt_once(db, lane, ending)
+
+    (reason,) = await why_lane(db, lane.name, now=NOON)
+
+    assert reason.code == "behind_head"
+    assert reason.data == {"head_state": state, "order_keys": 1, "head_id": head}
+    assert f"wait behind {state} heads, such as item {head}" in reason.sentence
+
+
+async def test_an_expired_lease_says_that_the_item_will_be_held(db: Connection) -> None:
+    """In a lane that holds lost items, none of them returns by itself after its start."""
+    lane = await create_lane(db, "payouts", who="test", on_lost="hold")
+    started, idle = [await put(db, lane) for _ in range(2)]
+    lease = await take(db, lane)
+    await db.fetch(MARK_STARTED, [lease.token], [started], NOON)
+
+    (lost,) = await why(db, started, now=NOON + HOUR)
+    (returned,) = await why(db, idle, now=NOON + HOUR)
+
+    assert "a sweeper holds the item, which may have been executed" in lost.sentence
+    assert "a sweeper returns the item" in returned.sentence

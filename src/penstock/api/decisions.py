@@ -9,6 +9,7 @@ from penstock.api.items import found_item
 from penstock.contract.http import NoParameters
 from penstock.contract.paging import read_id
 from penstock.kernel import operate
+from penstock.kernel.guard import Verb
 from penstock.kernel.item import ItemId
 from penstock.kernel.select import Decide, Selection, State, count_selected, decide_page
 from penstock.postgres.pool import Connection
@@ -38,28 +39,30 @@ async def resolve(call: Call[wire.ItemRef, wire.Resolution]) -> wire.Item:
 async def hold_many(call: Call[NoParameters, wire.DecisionOnMany]) -> wire.Decided:
     """Hold the waiting items that match."""
     decide = partial(operate.hold, who=call.who, reason=call.body.reason)
-    return await _decide_many(call, "waiting", decide)
+    return await _decide_many(call, "hold", state="waiting", decide=decide)
 
 
 async def release_many(call: Call[NoParameters, wire.DecisionOnMany]) -> wire.Decided:
     """Try the held items that match again."""
     decide = partial(operate.release, who=call.who, reason=call.body.reason)
-    return await _decide_many(call, "held", decide)
+    return await _decide_many(call, "release", state="held", decide=decide)
 
 
 async def skip_many(call: Call[NoParameters, wire.SkipMany]) -> wire.Decided:
     """End the heads that match."""
     decide = partial(operate.skip, who=call.who, reason=call.body.reason)
-    return await _decide_many(call, call.body.state, decide)
+    return await _decide_many(call, "skip", state=call.body.state, decide=decide)
 
 
 async def resolve_many(call: Call[NoParameters, wire.ResolutionOfMany]) -> wire.Decided:
     """End the held items that match as done or dead."""
-    return await _decide_many(call, "held", _resolution(call.body, who=call.who))
+    decide = _resolution(call.body, who=call.who)
+    return await _decide_many(call, "resolve", state="held", decide=decide)
 
 
 def _resolution(body: wire.Resolution | wire.ResolutionOfMany, *, who: str) -> Decide:
     result = None if body.result is msgspec.UNSET else body.result
+    operate.check_resolution(body.outcome, result)
 
     async def decide(db: Connection, item_id: ItemId) -> None:
         await operate.resolve(db, item_id, body.outcome, who=who, reason=body.reason, result=result)
@@ -80,21 +83,25 @@ async def _decide_many(
     call: Call[NoParameters, wire.DecisionOnMany]
     | Call[NoParameters, wire.SkipMany]
     | Call[NoParameters, wire.ResolutionOfMany],
+    verb: Verb,
+    *,
     state: State,
     decide: Decide,
 ) -> wire.Decided:
     body = call.body
+    operate.check_decision(who=call.who, reason=body.reason)
     selection = Selection(
         lane=body.lane,
         state=state,
         reason=body.with_reason,
         order_key=body.with_order_key,
         before=body.before,
+        only_heads=verb == "skip",
     )
     after = read_id(body.after)
     async with call.connection() as db:
         if body.dry_run:
-            matched = await count_selected(db, selection)
+            matched = await count_selected(db, selection, verb)
             return wire.Decided(matched=matched, changed=0, unchanged=0, next=None)
         decided = await decide_page(
             db, selection, decide, after=None if after is None else ItemId(after)

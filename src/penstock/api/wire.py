@@ -273,8 +273,9 @@ class ResolutionOfMany(DecisionOnMany, frozen=True, kw_only=True, forbid_unknown
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True):
-    """How many items matched and were changed; `unchanged` ones had another state by then.
+    """How many items matched and were changed.
 
+    `unchanged` ones were refused: they had another state by then, or their deadline has passed.
     `next` is null when no more items match.
     """
 

@@ -14,6 +14,7 @@ from penstock.console.output import confirm, json_option, print_record, progress
 from penstock.console.values import ITEM_ID, parse_instant, parse_when
 from penstock.kernel import operate
 from penstock.kernel.errors import UnknownItem
+from penstock.kernel.guard import Verb
 from penstock.kernel.inspect import read_item
 from penstock.kernel.item import ItemId
 from penstock.kernel.select import (
@@ -50,7 +51,9 @@ def decision_options(command: Command) -> Command:
     """Add the options that all decisions share."""
     options = (
         click.argument("item_id", type=ITEM_ID, metavar="[ID]", required=False),
-        click.option("--reason", required=True, help="Why; kept in the audit."),
+        click.option(
+            "--reason", required=True, callback=_checked_reason, help="Why; kept in the audit."
+        ),
         click.option("--lane", help="Instead of an ID: all items of this lane that match."),
         click.option("--with-reason", help="With --lane: only those with exactly this reason."),
         click.option("--order-key", help="With --lane: only those with this order key."),
@@ -67,6 +70,12 @@ def decision_options(command: Command) -> Command:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _checked_reason(_context: click.Context, _option: click.Parameter, reason: str) -> str:
+    """Refuse a reason that the decision would refuse, also in a dry run."""
+    operate.check_decision(who=operator(), reason=reason)
+    return reason
 
 
 @click.command()
@@ -136,12 +145,10 @@ def resolve(
     *, reason: str, outcome: Literal["done", "dead"], result: str | None, **given: Any
 ) -> None:
     """End a held item as done or as dead, once you have found out what happened."""
+    given_result = None if result is None else _json(result)
+    operate.check_resolution(outcome, given_result)
     decide = partial(
-        operate.resolve,
-        outcome=outcome,
-        who=operator(),
-        reason=reason,
-        result=None if result is None else _json(result),
+        operate.resolve, outcome=outcome, who=operator(), reason=reason, result=given_result
     )
     _decide("resolve", Chosen(**given), state="held", decide=decide)
 
@@ -185,7 +192,7 @@ def _json(text: str) -> Any:
         raise click.BadParameter(f"is not JSON: {refused}", param_hint="--result") from refused
 
 
-def _decide(verb: str, chosen: Chosen, *, state: State, decide: Decide) -> None:
+def _decide(verb: Verb, chosen: Chosen, *, state: State, decide: Decide) -> None:
     if (chosen.item_id is None) == (chosen.lane is None):
         raise click.UsageError("give either an ID or --lane")
     if chosen.item_id is not None:
@@ -199,6 +206,7 @@ def _decide(verb: str, chosen: Chosen, *, state: State, decide: Decide) -> None:
         reason=chosen.with_reason,
         order_key=chosen.order_key,
         before=parse_when(chosen.before, field="before"),
+        only_heads=verb == "skip",
     )
     _decide_many(verb, chosen, selection, decide=decide)
 
@@ -219,8 +227,8 @@ def _only_for_many(option: str) -> click.UsageError:
     return click.UsageError(f"{option} is only for --lane, not for one ID")
 
 
-def _decide_many(verb: str, chosen: Chosen, selection: Selection, *, decide: Decide) -> None:
-    matched = ask(chosen.data_dir, lambda db: count_selected(db, selection))
+def _decide_many(verb: Verb, chosen: Chosen, selection: Selection, *, decide: Decide) -> None:
+    matched = ask(chosen.data_dir, lambda db: count_selected(db, selection, verb))
     if chosen.dry_run or matched == 0:
         print_record({"matched": matched}, as_json=chosen.as_json)
         return

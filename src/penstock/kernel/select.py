@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from penstock.kernel.errors import StateConflict
+from penstock.kernel.guard import Verb, check_lane
 from penstock.kernel.item import ItemId
 from penstock.kernel.lane import read_lane
 from penstock.postgres.pool import Connection, Queries
@@ -22,18 +23,23 @@ PAGE_ITEMS = 500  # One transaction of about a second; its locks hold up nobody 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which items of a lane. `before` is when they were held or died, or are due."""
+    """Which items of a lane. `before` is when they were held or died, or are due.
+
+    `waiting` items are unclaimed and not parked. `only_heads` is for skip: heads of order keys.
+    """
 
     lane: str
     state: State
     reason: str | None = None
     order_key: str | None = None
     before: datetime | None = None
+    only_heads: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """One page of decisions. `unchanged` items had another state by then, or are no heads.
+    """One page of decisions. `unchanged` items were refused: they had another state by then, or
+    their deadline has passed.
 
     `last_id` continues with the next page; None if there is none.
     """
@@ -43,8 +49,11 @@ class Decided:
     last_id: ItemId | None
 
 
-async def count_selected(db: Queries, selection: Selection) -> int:
-    """Return how many items match now."""
+async def count_selected(
+    db: Queries, selection: Selection, verb: Verb, *, owner: str | None = None
+) -> int:
+    """Return how many items match now; raises LaneIsOwned if the lane guards the verb."""
+    check_lane(await read_lane(db, selection.lane), verb, owner=owner)
     return int(await db.fetchval(COUNT_SELECTED, *await _conditions(db, selection)))
 
 
@@ -80,6 +89,7 @@ async def _conditions(db: Queries, selection: Selection) -> tuple[object, ...]:
         selection.reason,
         selection.order_key,
         selection.before,
+        selection.only_heads,
     )
 
 

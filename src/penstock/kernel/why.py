@@ -13,7 +13,7 @@ import msgspec
 from penstock.kernel.claim import SLOTS_AHEAD
 from penstock.kernel.errors import UnknownItem
 from penstock.kernel.heartbeat import ALIVE_FOR
-from penstock.kernel.inspect import ItemView, read_item
+from penstock.kernel.inspect import HEADS_MAX, ItemView, read_item
 from penstock.kernel.item import ItemId
 from penstock.kernel.lane import Lane, read_lane
 from penstock.kernel.limit_key import limits_of, refusal_reason
@@ -24,6 +24,7 @@ READ_PLACE = statement(__package__, "read_place.sql")
 READ_LOAD = statement(__package__, "read_load.sql")
 FIND_HEAD = statement(__package__, "find_head.sql")
 COUNT_AHEAD = statement(__package__, "count_ahead.sql")
+COUNT_BLOCKED = statement(__package__, "count_blocked.sql")
 
 AHEAD_MAX = 10_000  # Counting stops here; a longer queue needs no exact number.
 NEIGHBOURS_MAX = 20  # Items of a key that are looked up on each side of its first follower.
@@ -64,14 +65,29 @@ async def why_lane(db: Queries, name: str, *, now: datetime | None = None) -> li
     if load["leased"]:
         sentence = f"workers hold {load['leased']} items of lane {name}"
         reasons.append(Reason(code="in_flight", sentence=sentence, data={"leased": load["leased"]}))
+    heads = await db.fetch(COUNT_BLOCKED, lane.lane_id, HEADS_MAX)
+    blocked = [_blocked(lane, row) for row in heads]
+    reasons += blocked
     next_due_at = load["next_due_at"]
-    if next_due_at is None:
+    if next_due_at is None and not blocked:
         reasons.append(Reason(code="empty", sentence=f"lane {name} has no item that can run"))
-    elif next_due_at > load["now"]:
+    elif next_due_at is not None and next_due_at > load["now"]:
         sentence = f"the next item of lane {name} is due at {_at(next_due_at)}"
         data = {"due_at": next_due_at}
         reasons.append(Reason(code="nothing_due", sentence=sentence, data=data))
     return reasons or [_next_claim(f"the next due item of lane {name}")]
+
+
+def _blocked(lane: Lane, row: Row) -> Reason:
+    """Return that followers wait behind heads that a person has to decide about."""
+    state, order_keys, head_id = row["head_state"], row["order_keys"], row["head_id"]
+    count = f"{order_keys} or more" if order_keys == HEADS_MAX else str(order_keys)
+    sentence = (
+        f"items of lane {lane.name} with {count} order keys wait behind {state} heads, "
+        f"such as item {head_id}"
+    )
+    data = {"head_state": state, "order_keys": order_keys, "head_id": head_id}
+    return Reason(code="behind_head", sentence=sentence, data=data)
 
 
 async def _reasons(db: Queries, item: ItemView, *, now: datetime | None) -> list[Reason]:
@@ -86,7 +102,7 @@ async def _reasons(db: Queries, item: ItemView, *, now: datetime | None) -> list
             behind = [await _behind(db, item, head), *_deadline(item)]
             return behind if head is None else [*behind, *await _reasons(db, head, now=now)]
         case "leased":
-            return [_leased(item, place)]
+            return [_leased(item, place, await read_lane(db, item.lane))]
         case "held":
             return [_held(item, place, await read_lane(db, item.lane))]
         case "dead":
@@ -250,7 +266,7 @@ def _no_place(lane: Lane, load: Row) -> Reason:
 # ----------------------------------------------------------------------------- other states
 
 
-def _leased(item: ItemView, place: Row) -> Reason:
+def _leased(item: ItemView, place: Row, lane: Lane) -> Reason:
     worker, expires_at = place["worker"], place["expires_at"]
     if worker is None:
         return _next_claim(f"item {item.id}")  # It was settled between two statements.
@@ -260,9 +276,12 @@ def _leased(item: ItemView, place: Row) -> Reason:
         "has_started": place["has_started"] if place["marks_starts"] else None,
     }  # fmt: skip
     if expires_at <= place["now"]:
+        may_have_started = place["has_started"] or not place["marks_starts"]
+        is_held = may_have_started and (lane.on_lost == "hold" or place["marks_starts"])
+        step = "holds the item, which may have been executed" if is_held else "returns the item"
         sentence = (
             f"the lease of worker {worker} on item {item.id} expired at {_at(expires_at)}; "
-            "a sweeper returns the item"
+            f"a sweeper {step}"
         )
         return Reason(code="lease_expired", sentence=sentence, data=data)
     sentence = f"worker {worker} holds item {item.id} until {_at(expires_at)}"

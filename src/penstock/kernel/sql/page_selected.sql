@@ -1,6 +1,6 @@
 -- The next items that a decision about many meets, in the order of their ids.
 SELECT id
-FROM penstock.select_items($1, $2, $3, $4, $5) AS id
-WHERE id > $6
+FROM penstock.select_items($1, $2, $3, $4, $5, $6) AS id
+WHERE id > $7
 ORDER BY id
-LIMIT $7;
+LIMIT $8;
