@@ -44,6 +44,8 @@ REMOVED = (
     r"view (rl_\w+|events|delivery_attempts|subscriptions) .*",
     # Deliveries are paged, and an event without any has no instant of delivery.
     r"function webhook_(deliveries|progress)\(.*",
+    # Held and dead items keep their due instant; attempts of operators and of cancelled items.
+    r"function (locate|replay_dead|move_due_instants)\(.*",
 )
 ADDED = (
     r"(relation|column|constraint) lane_pacing\b.*",
@@ -76,6 +78,12 @@ ADDED = (
     r"(column|constraint) lane\b.*on_lost.*",
     r"column lease\b.*started_ids.*",
     r"function select_items\(.*",
+    # Held and dead items keep their due instant; attempts of operators and of cancelled items.
+    r"column (held|dead)\.due_at\b.*",
+    r"column (attempt\w*\.resolved_by|late_result\.result)\b.*",
+    r"function locate\(.*held\.due_at.*resolved_by.*",
+    r"function replay_dead\(.*dead\.due_at.*",
+    r"function move_due_instants\(.*penstock\.held.*",
     # Owned lanes.
     r"(column|constraint) lane\b.*(owner|guards).*",
     r"function (enqueue|enqueue_staged)\(.*owner text.*",
