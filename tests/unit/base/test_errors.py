@@ -45,7 +45,9 @@ def test_every_error_is_defined_in_the_errors_of_its_package() -> None:
 
     assert places >= {f"penstock.{layer}.errors" for layer in ("base", "postgres", "kernel")}
     assert [
-        place for place in places if not re.fullmatch(r"penstock\.((domains|integrations)\.)?\w+\.errors", place)
+        place
+        for place in places
+        if not re.fullmatch(r"penstock\.((domains|integrations)\.)?\w+\.errors", place)
     ] == []
 
 
