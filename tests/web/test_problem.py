@@ -20,6 +20,7 @@ FAMILIES = {
     "InvalidInput": 400,
     "Unauthenticated": 401,
     "Forbidden": 403,
+    "LaneIsOwned": 403,
     "NotFound": 404,
     "Conflict": 409,
     "Unavailable": 503,
