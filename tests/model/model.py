@@ -309,8 +309,11 @@ class Model:
 
     def release(self, item_id: int, *, now: datetime) -> None:
         item = self._held(item_id)
+        if item.not_after is not None and item.not_after <= now:
+            raise Refused("StateConflict")
         item.state, item.reason = "ready", None
-        item.due_at, item.forgiven = now, item.attempt
+        # An item that was held before it was due is not tried earlier.
+        item.due_at, item.forgiven = max(item.due_at, now), item.attempt
 
     def resolve(self, item_id: int, outcome: str, *, token: int, now: datetime) -> None:
         item = self._held(item_id)
@@ -367,7 +370,7 @@ class Model:
         others: list[Item] = []
         for item in risen:
             item.state, item.reason = "ready", None
-            item.due_at, item.forgiven = now, item.attempt
+            item.due_at, item.forgiven = max(item.due_at, now), item.attempt
             line = self._ordered_line(item)
             if line is not None and self.blocked.get(line) == item.id:
                 del self.blocked[line]
