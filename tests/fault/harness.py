@@ -49,10 +49,11 @@ class Harness:
     def starts(self) -> list[tuple[int, int, str]]:
         """Return (item, token, order key) of each start, in the order in which they happened."""
         lines = self.record.read_text(encoding="ascii").splitlines()
-        return [(int(item), int(token), key) for item, token, key in map(str.split, lines)]
+        whole = [line.removesuffix(";") for line in lines if line.endswith(";")]
+        return [(int(item), int(token), key) for item, token, key in map(str.split, whole)]
 
     def starts_count(self) -> int:
-        return self.record.read_bytes().count(b"\n") if self.record.exists() else 0
+        return self.record.read_bytes().count(b";") if self.record.exists() else 0
 
     async def start_worker(self) -> asyncio.subprocess.Process:
         """Start a worker process; it waits for the database by itself."""

@@ -1,7 +1,8 @@
 """A worker process for the fault tests, which records each start.
 
-`python -m tests.fault.worker DSN RECORD`. One write to a file opened for appending is atomic and
-remains after a kill, so all workers share one record, in the order of their starts.
+`python -m tests.fault.worker DSN RECORD`. A write to a file opened for appending remains after a
+kill, so all workers share one record, in the order of their starts. A kill may cut a write short at
+the end of a page of the file: such a line has no end mark, and its handler has not begun.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ def build(dsn: str, record: int) -> Penstock:
     app = Penstock(dsn)
 
     async def handle(item: Item[str]) -> Outcome:
-        os.write(record, f"{item.id} {item.token} {item.order_key or '-'}\n".encode())
+        os.write(record, f"\n{item.id} {item.token} {item.order_key or '-'};".encode())
         if item.payload == "slow":
             await pause(SLOW_SECONDS)
         if item.payload == "flaky" and item.attempt == 1:

@@ -30,7 +30,7 @@ from tests.plan.explain import Explainer
 BATCH = 500
 BIG, LINE = 1, 2  # The lanes' ids.
 # Writing a row touches its page and three or four of each index; reading one by its id four.
-PAGES_PER_ROW = 35  # A row is looked up in a dozen indexes, each of two or three levels.
+PAGES_PER_ROW = 30
 PAGES_ONCE = 100  # For the few rows of lane, gate and lease, and what was rolled back of them.
 HOUR = timedelta(hours=1)
 
@@ -312,7 +312,8 @@ async def test_a_page_of_items_touches_one_page_of_items(explainer: Explainer) -
     page = await inspect.list_items(explainer.connection(), "big", limit=100)
 
     assert len(page.items) == 100
-    assert_bounded(explainer, inspect.LIST_ITEMS, rows=100)
+    # The lane `line` has newer items, which are passed over: about 120 on a page.
+    assert_bounded(explainer, inspect.LIST_ITEMS, rows=110)
 
 
 FILTERS = {

@@ -17,16 +17,13 @@ from io import BufferedWriter, FileIO, TextIOWrapper
 from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import click
 import uvloop
 
 from penstock.base.errors import InvalidInput
 from penstock.console.exits import Exit
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 OPEN_FILES = 16_384  # More than any lane's concurrency.
 NEW_OBJECTS_MAX = 10_000  # Above this, the garbage collector looks for cycles among them.
@@ -99,7 +96,7 @@ def allow_open_files() -> None:
 class _Output(FileIO):
     """A standard stream that drops what cannot be written."""
 
-    def write(self, data: "ReadableBuffer", /) -> int | None:
+    def write(self, data: Any, /) -> int | None:  # Whatever a buffered writer passes.
         try:
             return super().write(data)
         except OSError:
