@@ -22,6 +22,7 @@ from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Pool, database_away, open_pool
 from tests.database import OWNERS
+from tests.fault.record import count_lines, read_lines
 from tests.fault.waiting import pause, until
 
 ROOT = Path(__file__).parents[2]
@@ -48,12 +49,10 @@ class Harness:
 
     def starts(self) -> list[tuple[int, int, str]]:
         """Return (item, token, order key) of each start, in the order in which they happened."""
-        lines = self.record.read_text(encoding="ascii").splitlines()
-        whole = [line.removesuffix(";") for line in lines if line.endswith(";")]
-        return [(int(item), int(token), key) for item, token, key in map(str.split, whole)]
+        return [(int(item), int(token), key) for item, token, key in read_lines(self.record)]
 
     def starts_count(self) -> int:
-        return self.record.read_bytes().count(b";") if self.record.exists() else 0
+        return count_lines(self.record)
 
     async def start_worker(self) -> asyncio.subprocess.Process:
         """Start a worker process; it waits for the database by itself."""

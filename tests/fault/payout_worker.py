@@ -13,6 +13,7 @@ import uvloop
 
 from penstock import Done, Hold, Item, Outcome, Penstock
 from penstock.base.log import configure
+from tests.fault.record import write_line
 from tests.fault.waiting import pause
 
 LANE = "payouts"
@@ -24,14 +25,14 @@ def build(dsn: str, record: int, *, stops: bool) -> Penstock:
     app = Penstock(dsn)
 
     async def pay(item: Item[int]) -> Outcome:
-        os.write(record, f"{item.id} {item.token} {item.tried}\n".encode())
+        write_line(record, item.id, item.token, item.tried)
         await pause(CALL_SECONDS)
         return Done()
 
     async def stop(item: Item[int]) -> Outcome:
         os.kill(os.getpid(), signal.SIGSTOP)
         is_mine = await item.still_mine()
-        os.write(record, f"{item.id} {item.token} {is_mine}\n".encode())
+        write_line(record, item.id, item.token, is_mine)
         return Done() if is_mine else Hold("the lease is over")
 
     app.handler(LANE, when_unknown=Hold)(stop if stops else pay)

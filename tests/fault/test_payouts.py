@@ -27,6 +27,7 @@ from tests.fault.harness import (
     watch_balance,
 )
 from tests.fault.payout_worker import LANE
+from tests.fault.record import read_lines
 from tests.fault.waiting import until
 
 SEED = int(os.environ.get("PENSTOCK_FAULT_SEED", "18"))
@@ -54,14 +55,6 @@ async def start_worker(harness: Harness, mode: str) -> subprocess.Process:
         )
     harness.workers.append(worker)
     return worker
-
-
-def read_record(harness: Harness) -> list[list[str]]:
-    """Return the words of each line that a handler wrote."""
-    lines = (
-        harness.record.read_text(encoding="ascii").splitlines() if harness.record.exists() else []
-    )
-    return [line.split() for line in lines]
 
 
 @pytest.mark.timeout(300)
@@ -98,9 +91,9 @@ async def _is_idle(harness: Harness) -> bool:
 
 
 async def _assert_paid_once(harness: Harness) -> None:
-    calls = Counter(int(item_id) for item_id, *_ in read_record(harness))
+    calls = Counter(int(item_id) for item_id, *_ in read_lines(harness.record))
     assert max(calls.values()) == 1, "an item was paid twice"
-    assert all(tried == "False" for *_, tried in read_record(harness))
+    assert all(tried == "False" for *_, tried in read_lines(harness.record))
 
     rows = await harness.pool.fetch("SELECT id, reason FROM penstock.held")
     assert {row["reason"] for row in rows} == {"lost"}
@@ -151,7 +144,7 @@ async def test_a_worker_that_was_stopped_for_three_leases_is_told_so(
             for number in range(1, ROUNDS + 1):
                 await _stop_all_once(harness, answers=number * STOPPED_WORKERS)
 
-        answers = [is_mine for *_, is_mine in read_record(harness)]
+        answers = [is_mine for *_, is_mine in read_lines(harness.record)]
         assert answers == ["False"] * (ROUNDS * STOPPED_WORKERS)
 
 
@@ -163,7 +156,7 @@ async def _stop_all_once(harness: Harness, *, answers: int) -> None:
         worker.send_signal(signal.SIGCONT)
 
     async def have_answered() -> bool:
-        return len(read_record(harness)) >= answers
+        return len(read_lines(harness.record)) >= answers
 
     await until(have_answered, within=60.0)
 

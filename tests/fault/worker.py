@@ -1,8 +1,6 @@
 """A worker process for the fault tests, which records each start.
 
-`python -m tests.fault.worker DSN RECORD`. A write to a file opened for appending remains after a
-kill, so all workers share one record, in the order of their starts. A kill may cut a write short at
-the end of a page of the file: such a line has no end mark, and its handler has not begun.
+`python -m tests.fault.worker DSN RECORD`.
 """
 
 import asyncio
@@ -15,6 +13,7 @@ import uvloop
 from penstock import Done, Item, Outcome, Penstock, Retry
 from penstock.base.aio import alongside, supervise
 from penstock.base.log import configure
+from tests.fault.record import write_line
 from tests.fault.waiting import pause
 
 SLOW_SECONDS = 0.02
@@ -25,7 +24,7 @@ def build(dsn: str, record: int) -> Penstock:
     app = Penstock(dsn)
 
     async def handle(item: Item[str]) -> Outcome:
-        os.write(record, f"\n{item.id} {item.token} {item.order_key or '-'};".encode())
+        write_line(record, item.id, item.token, item.order_key or "-")
         if item.payload == "slow":
             await pause(SLOW_SECONDS)
         if item.payload == "flaky" and item.attempt == 1:
