@@ -20,7 +20,7 @@ class MailBatcher:
         self._pool = pool
         self._mailer = mailer
         self._queue: Coalescer[Prepared, Accepted] = Coalescer(
-            self._accept_all, batch_max=BATCH_MAX
+            self.accept_many, batch_max=BATCH_MAX
         )
 
     async def accept(self, mail: NewMail) -> Accepted:
@@ -29,9 +29,6 @@ class MailBatcher:
 
     async def accept_many(self, mails: Sequence[Prepared]) -> Sequence[Accepted | Exception]:
         """Accept mails in one transaction for each lane; with a conflict, each in its own."""
-        return await self._accept_all(mails)
-
-    async def _accept_all(self, mails: Sequence[Prepared]) -> Sequence[Accepted | Exception]:
         answers: dict[int, Accepted | Exception] = {}
         for lane in {each.lane for each in mails}:
             places = [place for place, each in enumerate(mails) if each.lane == lane]

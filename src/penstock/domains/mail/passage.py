@@ -12,13 +12,13 @@ from penstock.base.aio import finish
 from penstock.domains.mail.address import domain_of
 from penstock.domains.mail.loader import LoadedMail
 from penstock.domains.mail.relay import Scope, SmtpRelay
+from penstock.limits.admit import LEAVE_GRACE
 from penstock.limits.gate import Gate, Permit, Refusal, Rules, Verdict
 from penstock.postgres.pool import Pool
 from penstock.postgres.statement import statement
 
 TAKE_QUOTA = statement(__package__, "take_quota.sql")
 
-LEAVE_GRACE = timedelta(seconds=2)  # To return permits although the attempt was cancelled.
 # The SMTP client queues for its connections; the gate only bounds what waits there.
 CONCURRENCY = 1_000
 PERMIT_SLACK = timedelta(seconds=30)  # A permit outlives the longest transaction.

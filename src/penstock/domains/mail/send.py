@@ -20,12 +20,13 @@ from penstock.domains.mail.event import MailEvent
 from penstock.domains.mail.loader import BlobReader, BrokenMail, LoadedMail, MailRef
 from penstock.domains.mail.message import Message, build_message
 from penstock.domains.mail.metrics import RECIPIENTS, REPLIES, SEND_SECONDS
-from penstock.domains.mail.passage import LEAVE_GRACE, Gates, Passage
+from penstock.domains.mail.passage import Gates, Passage
 from penstock.domains.mail.relay import SmtpRelay, choose
 from penstock.domains.mail.reply import Reply
 from penstock.domains.mail.results import Ending, ResultRow, ResultWriter, clean
 from penstock.domains.mail.transmit import NotSent, Replied, SmtpTransaction, Transmit
 from penstock.kernel.item import Dead, Done, Hold, Item, Outcome, Retry, Snooze
+from penstock.limits.admit import LEAVE_GRACE
 from penstock.limits.gate import Refusal, Verdict
 
 # How long a relay or a domain that asks for less gets nothing. Providers count by the minute.
