@@ -134,7 +134,9 @@ async def _run_batch(
         endings = await _endings(found, kind, failures=failures, now=now)
         ended = [Ended(*each, 0) for each in endings]
         async with db.transaction():
-            await settle(db, lane, found, ended=ended, closes=True, now=now)
+            await settle(
+                db, lane, found, ended=ended, closes=True, record_settled=kind.record, now=now
+            )
         for claimed, ending in ((each.claimed, each.ending) for each in ended):
             if isinstance(ending, Returned):
                 current.next_at.append(now + _to_microsecond(claimed.start_in))

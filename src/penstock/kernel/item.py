@@ -146,3 +146,21 @@ class Returned:
 
 Outcome: TypeAlias = Done | Retry | Snooze | Hold | Dead
 Ending: TypeAlias = Outcome | Returned
+
+
+class SettledAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt as it was settled, for the domain that keeps a record of its own.
+
+    `ending` is what the handler returned; `outcome` what became of it under the lane's policy, such
+    as `dead` for a Retry after the last attempt. `preloaded` is what the kind's `preload` returned.
+    """
+
+    item_id: ItemId
+    token: int
+    attempt: int  # Counts from 1 over all claims, snoozed ones included.
+    claimed_at: datetime
+    duration_ms: int
+    ending: Outcome
+    outcome: str
+    reason: str | None
+    preloaded: Any

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from penstock.base.errors import InvalidInput
-from penstock.kernel.item import Dead, Hold, Item, Outcome, Retry
+from penstock.kernel.item import Dead, Hold, Item, Outcome, Retry, SettledAttempt
 from penstock.postgres.pool import Connection
 
 P = TypeVar("P")
@@ -14,6 +14,7 @@ P = TypeVar("P")
 HandleOne: TypeAlias = Callable[[Item[P]], Awaitable[Outcome | None]]
 HandleMany: TypeAlias = Callable[[list[Item[P]]], Awaitable[Sequence[Outcome | None]]]
 Preload: TypeAlias = Callable[[Connection, Sequence[Item[Any]]], Awaitable[Sequence[Any]]]
+RecordSettled: TypeAlias = Callable[[Connection, Sequence[SettledAttempt]], Awaitable[None]]
 
 TIMEOUT = timedelta(seconds=30)  # A common upper limit of HTTP clients.
 
@@ -28,6 +29,11 @@ class Kind(Generic[P]):
     `preload` gets all items of a claim and returns one value for each, which the handlers receive
     as payload: one query for hundreds of items. If it raises, the items are returned unstarted.
 
+    `record` writes what the domain itself keeps about settled attempts, in the transaction that
+    settles them. If it raises, that transaction is rolled back and settled again, so it must not
+    fail for an item's sake. Attempts whose lease expired do not pass through it: the sweeper, which
+    runs in any process, ends them.
+
     `is_blocking` is set for a plain function that runs in threads, which cannot be cancelled.
     """
 
@@ -36,6 +42,7 @@ class Kind(Generic[P]):
     handle: HandleOne[Any] | None = None
     handle_many: HandleMany[Any] | None = None
     preload: Preload | None = None
+    record: RecordSettled | None = None
     timeout: timedelta = TIMEOUT
     when_unknown: Callable[[str], Outcome] = field(default=Retry)
     is_blocking: bool = False

@@ -253,12 +253,15 @@ class LaneRunner:
 
     async def _settle(self, batch: EndedBatch) -> Settled | None:
         lane, lease, ended, closes = self.lane, batch.held.lease, batch.ended, batch.closes
+        record = self.kind.record
         async with self.pool.acquire() as db:
-            if lane.ordering == "none":
+            if lane.ordering == "none" and record is None:
                 # A single statement is its own transaction.
                 return await settle(db, lane, lease, ended=ended, closes=closes)
             async with db.transaction():
-                return await settle(db, lane, lease, ended=ended, closes=closes)
+                return await settle(
+                    db, lane, lease, ended=ended, closes=closes, record_settled=record
+                )
 
     def _close(self, batch: EndedBatch, settled: Settled | None) -> None:
         lane, token, ended = self.lane.name, batch.held.lease.token, batch.ended

@@ -17,8 +17,10 @@ from penstock.kernel.item import (
     Hold,
     Retry,
     Returned,
+    SettledAttempt,
     Snooze,
 )
+from penstock.kernel.kind import RecordSettled
 from penstock.kernel.lane import Lane
 from penstock.kernel.promote import bury_heads, promote
 from penstock.postgres.pool import Connection
@@ -67,12 +69,14 @@ async def settle(
     *,
     ended: Sequence[Ended],
     closes: bool,
+    record_settled: RecordSettled | None = None,
     now: datetime | None = None,
 ) -> Settled | None:
     """Write `ended` in the caller's transaction; return None if the lease was lost.
 
     `closes`: the lease has no other unsettled items. If it was lost, the results are recorded as
-    late and change nothing. A repeat after a lost answer is harmless.
+    late and change nothing. A repeat after a lost answer is harmless. `record_settled` gets what
+    was written, except items that were returned unstarted.
     """
     written, places = _written(ended, lane, since=now or lease.claimed_at)
     repeated = await db.fetchval(
@@ -94,14 +98,17 @@ async def settle(
         records = [written[place - 1] for place in places]
         await _keep_late(db, lease, ended, records=records, now=now)
         return None
-    if lane.ordering == "per_key":
-        # A key that the first settle promoted must not be promoted again.
+    if lane.ordering == "per_key" or record_settled is not None:
+        # What an earlier settle has written must be neither promoted nor recorded again.
         fresh = [
-            (each.claimed, written[place - 1])
+            (each, written[place - 1])
             for each, place in zip(ended, places, strict=True)
             if each.claimed.id not in repeated
         ]
-        await _promote_followers(db, lane, fresh)
+        if lane.ordering == "per_key":
+            await _promote_followers(db, lane, fresh)
+        if record_settled is not None:
+            await record_settled(db, _settled_attempts(lease, fresh))
     waits = (each.again_in for each in written if each.again_in is not None)
     return Settled(min(waits, default=None))
 
@@ -179,12 +186,13 @@ def _again(
 
 
 async def _promote_followers(
-    db: Connection, lane: Lane, ended: Sequence[tuple[Claimed, Record]]
+    db: Connection, lane: Lane, ended: Sequence[tuple[Ended, Record]]
 ) -> None:
     """Promote the followers of heads that are done, and apply `on_dead_head` to dead ones."""
     done: list[str] = []
     dead: list[tuple[int, str]] = []
-    for claimed, written in ended:
+    for each, written in ended:
+        claimed = each.claimed
         if claimed.order_key is None:
             continue
         if written.outcome == "done":
@@ -195,6 +203,28 @@ async def _promote_followers(
         await promote(db, lane.lane_id, done)
     if dead:
         await bury_heads(db, lane.lane_id, dead)
+
+
+def _settled_attempts(lease: Lease, ended: Sequence[tuple[Ended, Record]]) -> list[SettledAttempt]:
+    return [
+        SettledAttempt(
+            item_id=each.claimed.id,
+            token=lease.token,
+            attempt=each.claimed.attempt + 1,
+            claimed_at=lease.claimed_at,
+            duration_ms=each.duration_ms,
+            ending=each.ending,
+            outcome=written.outcome,
+            reason=written.reason,
+            preloaded=_preloaded(each.claimed),
+        )
+        for each, written in ended
+        if not isinstance(each.ending, Returned)
+    ]
+
+
+def _preloaded(claimed: Claimed) -> object:
+    return None if claimed.preloaded is None else claimed.preloaded.payload
 
 
 async def _keep_late(

@@ -1,0 +1,1 @@
+"""The endpoints of the outbox, one module for each part of it."""
