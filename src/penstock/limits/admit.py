@@ -33,47 +33,52 @@ async def admit(
 
     `rate` is the highest that limits the call. What was entered is left again on a cancellation.
     """
-    answer = await _enter(enter, leave, rate=rate)
-    if not isinstance(answer, Refusal):
-        return answer
+    asked_at = monotonic()
+    answer = await enter()
+    if not isinstance(answer, Refusal) and answer.wait <= EARLY_MAX:
+        return answer  # Nearly always; another coroutine would cost it 1 % of a delivery.
+    answer = await _keep_instant(answer, asked_at, enter=enter, leave=leave, rate=rate)
     wait_until = monotonic() + PERMIT_WAIT_MAX.total_seconds()
     while isinstance(answer, Refusal) and answer.reason == "concurrency_limited":
         after = answer.after.total_seconds()
         if monotonic() + after > wait_until:
             break
         await asyncio.sleep(after)
-        answer = await _enter(enter, leave, rate=rate)
+        asked_at = monotonic()
+        answer = await enter()
+        answer = await _keep_instant(answer, asked_at, enter=enter, leave=leave, rate=rate)
     return answer
 
 
-async def _enter(
+async def _keep_instant(
+    answer: P | Refusal,
+    asked_at: float,
+    *,
     enter: Callable[[], Awaitable[P | Refusal]],
     leave: Callable[[P], Coroutine[Any, Any, None]],
-    *,
     rate: float | None,
 ) -> P | Refusal:
-    """Enter the gate and wait for the instant that it has reserved.
+    """Wait for the instant that the gate reserved when it was asked at `asked_at`.
 
     A call that is delayed and misses its instant enters again: late calls of several workers
     would bunch up and exceed the rate. Only LATE_TRIES times: a process that is always late
     must still make its calls.
     """
     tries = 0
-    while True:
-        asked_at = monotonic()
-        permit = await enter()
-        if isinstance(permit, Refusal) or permit.wait <= EARLY_MAX:
-            return permit
+    while not isinstance(answer, Refusal) and answer.wait > EARLY_MAX:
         try:
-            await asyncio.sleep(permit.wait)
+            await asyncio.sleep(answer.wait)
         except BaseException:
-            await finish(leave(permit), within=LEAVE_GRACE)
+            await finish(leave(answer), within=LEAVE_GRACE)
             raise
-        lateness = monotonic() - asked_at - permit.wait
+        lateness = monotonic() - asked_at - answer.wait
         if tries == LATE_TRIES or lateness <= _late_max(rate):
-            return permit
+            return answer
         tries += 1
-        await leave(permit)
+        await leave(answer)
+        asked_at = monotonic()
+        answer = await enter()
+    return answer
 
 
 def _late_max(rate: float | None) -> float:

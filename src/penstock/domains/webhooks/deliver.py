@@ -68,10 +68,10 @@ class Deliver:
             await self.disable(subscription.number, "the endpoint answered 410")
         return outcome
 
-    async def _admit(self, subscription: PreparedSubscription) -> Permit | Refusal:
+    def _admit(self, subscription: PreparedSubscription) -> Awaitable[Permit | Refusal]:
         """Enter the gate of the endpoint and wait for the reserved instant."""
         rules = subscription.rules
-        return await admit(
+        return admit(
             lambda: self.gate.enter(subscription.subscription_id, rules),
             lambda permit: self.gate.leave(permit, rules, verdict="unknown"),
             rate=rules.rate,
