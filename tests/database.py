@@ -11,6 +11,7 @@ OWNERS = [
     "penstock.domains.slots",
     "penstock.domains.webhooks",
     "penstock.domains.mail",
+    "penstock.domains.outbox",
 ]
 
 

@@ -30,6 +30,7 @@ LANES = [
     "payments",
     "penstock.mail",
     "penstock.mail.bulk",
+    "penstock.outbox",
     "penstock.webhooks",
     "penstock.webhooks.ordered",
     "penstock.webhooks.replay",

@@ -38,6 +38,7 @@ async def lanes(dsn: str) -> None:
     for lane in LANES:
         await create_lane(connection, lane, who="test")
     await create_lane(connection, "penstock.mail", who="test", owner="mail")
+    await create_lane(connection, "penstock.outbox", who="test", owner="outbox", ordering="per_key")
     await connection.close()
 
 

@@ -96,6 +96,14 @@ ADDED = (
     r"(relation|column|constraint|sequence|view|index CREATE (UNIQUE )?INDEX) mail(_\w+)?\b.*",
     r"(relation|sequence) penstock_worker_sends_mail\b.*",
     r"function (mail_\w+|send_mails?|put_mail_blob|record_mail_results|take_mail_quota)\(.*",
+    # Outbox.
+    r"(relation|column|constraint|view) (outbox|participant_outbox|payment_outbox)_\w+\b.*",
+    r"index CREATE (UNIQUE )?INDEX .* ON (ONLY )?\S*(outbox_|participant_outbox)\w+ .*",
+    r"relation (ix_attempts_by_outbox|keys_follow|item_has_one_i|sequence_is_c)\w*\b.*",
+    r"function (outbox_\w+|send_instructions?|repeat_instruction|bump_participant\w*)\(.*",
+    r"function (uuid_v7\w*|currency_unit|dispatching_id|refuse_change)\(.*",
+    r"function insert_payment_outbox_pending\(.*",
+    r"trigger CREATE TRIGGER (outbox|payment_outbox)_\w+ .*",
     # Items of an order key, and keys that a dead item blocks, are found by an index.
     r"(relation|index CREATE INDEX) (item_\w+order_key\w*|active_key_blocked)\b.*",
     r"function blocked_keys\(.*",

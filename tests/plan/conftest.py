@@ -6,6 +6,7 @@ from typing import LiteralString, cast
 
 import pytest
 
+from penstock.domains.outbox.lanes import LANE as OUTBOX_LANE
 from penstock.domains.webhooks.domain import LANE, ORDERED_LANE
 from penstock.kernel.lane import create_lane
 from penstock.postgres.embedded import Server, running
@@ -18,6 +19,7 @@ from tests.plan.explain import Explainer
 LOADED, COPIED = "loaded", "copied"
 FOLDER = Path(__file__).parent
 MILLION = cast("LiteralString", (FOLDER / "million.sql").read_text(encoding="utf-8"))
+OUTBOX = cast("LiteralString", (FOLDER / "outbox.sql").read_text(encoding="utf-8"))
 SLOTS = cast("LiteralString", (FOLDER / "slots.sql").read_text(encoding="utf-8"))
 WEBHOOKS = cast("LiteralString", (FOLDER / "webhooks.sql").read_text(encoding="utf-8"))
 
@@ -41,10 +43,12 @@ async def loaded(quiet_server: Server) -> str:
     await create_lane(connection, "quiet", who="test")
     await create_lane(connection, LANE, who="test", owner="webhooks")
     await create_lane(connection, ORDERED_LANE, who="test", owner="webhooks", ordering="per_key")
+    await create_lane(connection, OUTBOX_LANE, who="test", owner="outbox", ordering="per_key")
     await connection.execute("ANALYZE")
     await connection.execute(MILLION)
     await connection.execute(SLOTS)
     await connection.execute(WEBHOOKS)
+    await connection.execute(OUTBOX)
     await connection.close()
     return LOADED
 

@@ -47,10 +47,11 @@ class NoParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Reply(Generic[T]):
-    """An answer with a status of its own; it must be one that the endpoint lists."""
+    """An answer with a status of its own, which the endpoint must list, and headers."""
 
     value: T
     status: int
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

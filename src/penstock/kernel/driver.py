@@ -16,10 +16,19 @@ from penstock.kernel.errors import KeyConflict, LaneIsOwned, SlotRefused, Unknow
 DRIVERS = ("asyncpg", "psycopg", "sqlalchemy")
 
 
-async def fetch_row(connection: object, query: LiteralString, arguments: Sequence[Any]) -> Any:
-    """Return the first row; errors of the SQL functions are raised as PenstockError."""
+async def fetch_row(
+    connection: object,
+    query: LiteralString,
+    arguments: Sequence[Any],
+    *,
+    lane: str | None = None,
+) -> Any:
+    """Return the first row; errors of the SQL functions are raised as PenstockError.
+
+    `lane` is the one that they name, if it is not the first argument.
+    """
     found: Any = connection
-    with translated(arguments[0]):
+    with translated(arguments[0] if lane is None else lane):
         match package(connection):
             case "asyncpg":
                 return await found.fetchrow(query, *arguments)
@@ -33,10 +42,16 @@ async def fetch_row(connection: object, query: LiteralString, arguments: Sequenc
                 raise _unsupported(other)
 
 
-def fetch_row_blocking(connection: object, query: LiteralString, arguments: Sequence[Any]) -> Any:
+def fetch_row_blocking(
+    connection: object,
+    query: LiteralString,
+    arguments: Sequence[Any],
+    *,
+    lane: str | None = None,
+) -> Any:
     """Like `fetch_row`, on a blocking connection."""
     found: Any = connection
-    with translated(arguments[0]):
+    with translated(arguments[0] if lane is None else lane):
         match package(connection):
             case "psycopg":
                 return found.execute(percent_form(query), numbered(arguments)).fetchone()

@@ -1,6 +1,6 @@
 """The ASGI app: each request is routed, authorised, decoded, handled and encoded in one place."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -21,6 +21,7 @@ from penstock.web.request_wrapper import RequestWrapper, Response, note_caller, 
 from penstock.web.routes import Routes, read_routes
 
 NOBODY = "nobody"  # The caller of an endpoint that needs no key.
+NO_HEADERS: Mapping[str, str] = {}
 
 
 def create_app(penstock: Penstock, endpoints: Iterable[Endpoint]) -> RequestWrapper:
@@ -77,15 +78,18 @@ class _App:
 
 
 def _encoded(endpoint: Endpoint, returned: object) -> Response:
-    status, value = endpoint.statuses[0], returned
+    status, value, headers = endpoint.statuses[0], returned, NO_HEADERS
     if isinstance(returned, Reply):
-        status, value = returned.status, returned.value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        status, value, headers = returned.status, returned.value, returned.headers  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     assert status in endpoint.statuses, f"{endpoint.path} does not list {status}"
     if value is None:
-        return Response(status=status)
+        return Response(status=status, headers=headers)
     if isinstance(value, Content):
         return Response(
-            status=status, body=value.body, media_type=value.media_type, headers=value.headers
+            status=status,
+            body=value.body,
+            media_type=value.media_type,
+            headers={**headers, **value.headers},
         )
     body = msgspec.json.encode(value)
-    return Response(status=status, body=body, media_type=endpoint.media_type)
+    return Response(status=status, body=body, media_type=endpoint.media_type, headers=headers)

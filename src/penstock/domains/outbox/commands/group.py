@@ -2,6 +2,8 @@
 
 import click
 
+from penstock.domains.outbox.commands.instructions import list_, send, show
+
 
 @click.group()
 def outbox() -> None:
@@ -9,3 +11,7 @@ def outbox() -> None:
 
     JSON output has the field names of the REST API.
     """
+
+
+for verb in (send, show, list_):
+    outbox.add_command(verb)

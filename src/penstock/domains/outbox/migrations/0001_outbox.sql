@@ -9,14 +9,20 @@ CREATE TABLE penstock.participant_outbox_sequences (
     CONSTRAINT numbers_start_at_one CHECK (next_sequence_id >= 1)
 ) WITH (fillfactor = 50);
 
--- Who wins this row has the instruction; it stays for ever. A row is inserted before a number is taken,
--- so that a conflict leaves no gap.
+-- The producer that inserts this row has the instruction; it stays for ever. It is inserted before a
+-- number is taken, so that a conflict leaves no gap. `generation` counts the keys of an instruction:
+-- the next one is accepted once the last has failed or was returned, and two producers cannot both
+-- insert it.
 CREATE TABLE penstock.outbox_idempotency (
     instruction_id text COLLATE "C" NOT NULL,
     idempotency_key text COLLATE "C" NOT NULL,
+    generation integer NOT NULL,
     outbox_id uuid NOT NULL,
     payload_hash bytea NOT NULL,
-    PRIMARY KEY (instruction_id, idempotency_key)
+    PRIMARY KEY (instruction_id, idempotency_key),
+    CONSTRAINT keys_follow_each_other UNIQUE (instruction_id, generation),
+    CONSTRAINT instruction_id_is_short CHECK (length(instruction_id) BETWEEN 1 AND 255),
+    CONSTRAINT idempotency_key_is_short CHECK (length(idempotency_key) BETWEEN 1 AND 255)
 );
 
 -- `item_id` is the kernel's item. `payload` is the producer's; amount and currency are read from it.
@@ -36,7 +42,9 @@ CREATE TABLE penstock.outbox_instruction (
     CONSTRAINT item_has_one_instruction UNIQUE (item_id),
     CONSTRAINT sequence_is_continuous UNIQUE (participant_id, sequence_id),
     CONSTRAINT amount_is_above_zero CHECK (amount > 0),
-    CONSTRAINT currency_has_three_letters CHECK (currency ~ '^[A-Z]{3}$')
+    CONSTRAINT currency_has_three_letters CHECK (currency ~ '^[A-Z]{3}$'),
+    CONSTRAINT rail_type_is_a_slug CHECK (rail_type ~ '^[a-z0-9][a-z0-9_.-]{0,62}$'),
+    CONSTRAINT payload_is_small CHECK (octet_length(payload::text) <= 65536)
 );
 
 -- What happened: one row for each ending of an attempt and each later event, only inserted, by month.
@@ -64,4 +72,5 @@ CREATE TABLE penstock.outbox_attempt (
     CONSTRAINT message_is_short CHECK (length(error_message) <= 1000)
 ) PARTITION BY RANGE (created_at);
 CREATE TABLE penstock.outbox_attempt_kept PARTITION OF penstock.outbox_attempt DEFAULT;
+-- The index that the outbox which this replaces had under this name.
 CREATE INDEX ix_attempts_by_outbox ON penstock.outbox_attempt (outbox_id, claimed_at DESC);

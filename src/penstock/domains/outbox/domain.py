@@ -1,0 +1,13 @@
+"""What the outbox declares to the app; what runs is in runtime.py."""
+
+from penstock.contract import Domain, OwnedLane
+from penstock.domains.outbox.errors import InstructionConflict, UnknownInstruction
+from penstock.domains.outbox.lanes import GUARDS, LANE, OWNER, POLICY
+
+# Without what reaches the rails: `compose.outbox` adds the factory and the commands.
+OUTBOX = Domain(
+    name=OWNER,
+    migration_packages=("penstock.domains.outbox",),
+    lanes=(OwnedLane(name=LANE, policy=POLICY, guards=GUARDS),),
+    errors=(InstructionConflict, UnknownInstruction),
+)

@@ -1,0 +1,199 @@
+"""Accept instructions in the caller's transaction, or in an own one.
+
+The caller's connection is one of asyncpg, psycopg 3 or SQLAlchemy. Producers may call
+the SQL function themselves: penstock.send_instruction.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, TypeAlias, cast
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from penstock.base.errors import InvalidInput
+from penstock.domains.outbox.errors import InstructionConflict
+from penstock.domains.outbox.lanes import LANE
+from penstock.kernel import driver, payload
+from penstock.kernel.enqueue import check
+from penstock.kernel.item import NewItem
+from penstock.postgres.pool import Pool
+from penstock.postgres.statement import statement
+
+SEND_INSTRUCTIONS = statement(__package__, "send_instructions.sql")
+
+PAYLOAD_BYTES_MAX = 65_536  # As the table's CHECK.
+BATCH_MAX = 5_000  # Instructions in one statement; more of them only hold locks for longer.
+RAIL_TYPE = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")  # As the table's CHECK.
+PYTHON = "python"  # Who has sent an instruction, if the caller does not say it.
+
+
+class NewInstruction(Struct, frozen=True, kw_only=True):
+    """A payment to instruct. `payload` has `amount` as a decimal string, `currency`, `destination`.
+
+    In place of `amount` it may have `amount_minor`, an integer number of cents or the like.
+    """
+
+    instruction_id: str
+    participant_id: str
+    idempotency_key: str
+    rail_type: str
+    payload: Mapping[str, Any]
+
+
+class AcceptedInstruction(Struct, frozen=True, kw_only=True):
+    """The instruction is stored; `is_new` is false if it was known under the same key."""
+
+    outbox_id: UUID
+    sequence_id: int
+    is_new: bool
+
+
+class Prepared(Struct, frozen=True, kw_only=True):
+    """An instruction that was checked, with its payload as JSON, and who sends it."""
+
+    instruction: NewInstruction
+    payload: str
+    who: str
+
+
+Answer: TypeAlias = AcceptedInstruction | InstructionConflict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outbox:
+    """Sends instructions from Python: `app.api(Outbox).send(...)`.
+
+    With `connection` the instruction is part of the caller's transaction; without it, it is
+    committed when the call returns. Raises InvalidInput with the field. The sequence of a
+    participant is locked until the transaction ends: a transaction that sends for several
+    participants uses `send_many`, which locks them in one order.
+    """
+
+    pool: Pool
+
+    async def send(
+        self, instruction: NewInstruction, *, connection: object | None = None, who: str = PYTHON
+    ) -> AcceptedInstruction:
+        """Accept one instruction; raises InstructionConflict, with nothing written.
+
+        The same instruction under the same key returns the first one.
+        """
+        (answer,) = await self.send_many([instruction], connection=connection, who=who)
+        return _accepted_or_raise(answer)
+
+    async def send_many(
+        self,
+        instructions: Sequence[NewInstruction],
+        *,
+        connection: object | None = None,
+        who: str = PYTHON,
+    ) -> list[Answer]:
+        """Accept up to BATCH_MAX instructions in one statement, with one answer for each.
+
+        With a conflict the others are accepted. To have all or none, raise it in a transaction.
+        """
+        prepared = [prepare(each, who=who) for each in instructions]
+        if connection is not None:
+            return await send_prepared(connection, prepared)
+        async with self.pool.acquire() as db, db.transaction():
+            return await send_prepared(db, prepared)
+
+    def send_blocking(
+        self, instruction: NewInstruction, *, connection: object, who: str = PYTHON
+    ) -> AcceptedInstruction:
+        """Do the same as `send` on a blocking connection (psycopg 3 or SQLAlchemy)."""
+        arguments = _arguments([prepare(instruction, who=who)], at=None)
+        row = driver.fetch_row_blocking(connection, SEND_INSTRUCTIONS, arguments, lane=LANE)
+        return _accepted_or_raise(_answers(row)[0])
+
+
+def prepare(instruction: NewInstruction, *, who: str) -> Prepared:
+    """Check an instruction; raises InvalidInput with the field. Touches no database."""
+    for field in ("instruction_id", "participant_id", "idempotency_key"):
+        _check_text(field, getattr(instruction, field))
+    if RAIL_TYPE.fullmatch(instruction.rail_type) is None:
+        raise InvalidInput("rail_type", "must be 1 to 63 of a-z, 0-9, dot, dash and underscore")
+    _amount(instruction.payload)
+    text = payload.encode(instruction.payload)
+    if len(text) > PAYLOAD_BYTES_MAX:
+        raise InvalidInput("payload", f"must have at most {PAYLOAD_BYTES_MAX:,} bytes")
+    return Prepared(instruction=instruction, payload=text, who=who)
+
+
+async def send_prepared(
+    connection: object, prepared: Sequence[Prepared], *, at: datetime | None = None
+) -> list[Answer]:
+    """Accept instructions of one sender in one statement, in the transaction of `connection`."""
+    if not prepared:
+        return []
+    if len(prepared) > BATCH_MAX:
+        raise InvalidInput("instructions", f"must be at most {BATCH_MAX:,}")
+    arguments = _arguments(prepared, at=at)
+    row = await driver.fetch_row(connection, SEND_INSTRUCTIONS, arguments, lane=LANE)
+    return _answers(row)
+
+
+def _check_text(field: str, value: object) -> None:
+    if value is None:
+        raise InvalidInput(field, "is missing")
+    try:
+        check(NewItem(payload=None, key=cast("str", value)))
+    except InvalidInput as refused:
+        raise InvalidInput(field, refused.reason) from refused
+
+
+def _amount(given: Mapping[str, Any]) -> Decimal:
+    """Return the amount in units of the currency; raises InvalidInput if it is not exact."""
+    currency = given.get("currency")
+    if not isinstance(currency, str) or re.fullmatch(r"[A-Z]{3}", currency) is None:
+        raise InvalidInput("payload.currency", "must be three capital letters of ISO 4217")
+    amount, minor = given.get("amount"), given.get("amount_minor")
+    if minor is not None and amount is None:
+        if not isinstance(minor, int) or isinstance(minor, bool) or minor <= 0:
+            raise InvalidInput("payload.amount_minor", "must be an integer above zero")
+        return Decimal(minor)
+    if not isinstance(amount, str) or re.fullmatch(r"\d{1,18}(\.\d{1,4})?", amount) is None:
+        raise InvalidInput("payload.amount", "must be a decimal string such as '12.50'")
+    if Decimal(amount) <= 0:
+        raise InvalidInput("payload.amount", "must be above zero")
+    if not isinstance(given.get("destination"), Mapping):
+        raise InvalidInput("payload.destination", "must be an object")
+    return Decimal(amount)
+
+
+def _arguments(prepared: Sequence[Prepared], *, at: datetime | None) -> tuple[Any, ...]:
+    (who,) = {each.who for each in prepared}
+    instructions = [each.instruction for each in prepared]
+    return (
+        [each.instruction_id for each in instructions],
+        [each.participant_id for each in instructions],
+        [each.idempotency_key for each in instructions],
+        [each.rail_type for each in instructions],
+        [each.payload for each in prepared],
+        at,
+        who,
+    )
+
+
+def _answers(row: Any) -> list[Answer]:
+    return [
+        _refused(conflict)
+        if conflict is not None
+        else AcceptedInstruction(outbox_id=outbox_id, sequence_id=sequence_id, is_new=is_new)
+        for outbox_id, sequence_id, is_new, conflict in zip(*row, strict=True)
+    ]
+
+
+def _refused(conflict: str) -> InstructionConflict:
+    return InstructionConflict(**msgspec.json.decode(conflict, type=dict[str, str]))
+
+
+def _accepted_or_raise(answer: Answer) -> AcceptedInstruction:
+    if isinstance(answer, InstructionConflict):
+        raise answer
+    return answer

@@ -1,0 +1,30 @@
+-- Return how far instructions are.
+CREATE OR REPLACE FUNCTION penstock.outbox_progress(outbox_ids uuid[])
+RETURNS TABLE (
+    outbox_id uuid, state text, item_state text, reason text, next_attempt_at timestamptz,
+    attempt_count integer, last_error text, rail_reference text
+)
+LANGUAGE sql STABLE
+-- Rows are looked up one by one; with stale statistics the planner may scan tables instead.
+SET enable_seqscan = off
+AS $$
+    WITH subject AS MATERIALIZED (
+        SELECT i.outbox_id, i.item_id
+        FROM penstock.outbox_instruction AS i
+        WHERE i.outbox_id = ANY (outbox_progress.outbox_ids)
+    ), place AS MATERIALIZED (
+        SELECT * FROM penstock.locate(ARRAY(SELECT subject.item_id FROM subject))
+    )
+    SELECT subject.outbox_id, penstock.outbox_state(place.state, place.reason, last.state), place.state,
+        place.reason, place.due_at, coalesce(place.attempts, last.attempt_no, 0),
+        coalesce(last.error_message, last.error_code), last.rail_reference
+    FROM subject
+    LEFT JOIN place ON place.id = subject.item_id
+    LEFT JOIN LATERAL (
+        SELECT a.state, a.attempt_no, a.error_message, a.error_code, a.rail_reference
+        FROM penstock.outbox_attempt AS a
+        WHERE a.outbox_id = subject.outbox_id
+        ORDER BY a.created_at DESC, a.attempt_id DESC
+        LIMIT 1
+    ) AS last ON true
+$$;

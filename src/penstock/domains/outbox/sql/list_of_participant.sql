@@ -1,0 +1,14 @@
+-- The same for one participant: its numbers have the order of its items, and an index.
+WITH looked AS MATERIALIZED (
+    SELECT * FROM penstock.outbox_instruction
+    WHERE participant_id = $3 AND sequence_id < coalesce(
+        (SELECT sequence_id FROM penstock.outbox_instruction WHERE item_id = $1), 9223372036854775807)
+    ORDER BY sequence_id DESC
+    LIMIT $2
+)
+SELECT i.item_id, i.outbox_id, i.instruction_id, i.participant_id, i.sequence_id, i.idempotency_key,
+    i.rail_type, i.amount, i.currency, i.created_at, i.created_by, p.state, p.item_state, p.reason,
+    p.next_attempt_at, p.attempt_count, p.last_error, p.rail_reference
+FROM looked AS i
+JOIN penstock.outbox_progress(ARRAY(SELECT outbox_id FROM looked)) AS p USING (outbox_id)
+ORDER BY i.item_id DESC;

@@ -1,0 +1,503 @@
+"""Instructions come in once, with numbers that have no gap, from every driver and over REST."""
+
+import asyncio
+import random
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import psycopg
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from penstock.base.errors import InvalidInput
+from penstock.domains.outbox.enqueue import AcceptedInstruction, Outbox
+from penstock.domains.outbox.errors import InstructionConflict
+from penstock.kernel.errors import LaneIsOwned
+from penstock.kernel.item import Dead, Done
+from penstock.kernel.operate import retry
+from penstock.postgres.pool import connect
+from tests.domains.outbox.scene import Scene, a_body, a_payload, an_instruction, body_of
+
+PRODUCERS = 16
+UUID_V7 = 7
+
+
+async def count(scene: Scene) -> int:
+    return await scene.app.pool.fetchval("SELECT count(*) FROM penstock.payment_outbox_pending")
+
+
+# ------------------------------------------------------------------------------------------ REST
+
+
+@pytest.mark.covers("E17", "E76")
+async def test_an_instruction_is_accepted_with_its_id_and_number(scene: Scene) -> None:
+    answer = await scene.post()
+
+    accepted = body_of(answer, 201)
+    assert UUID(accepted["outbox_id"]).version == UUID_V7
+    assert accepted["sequence_id"] == 1
+    assert "Idempotency-Hit" not in answer.headers
+    (row,) = await scene.pending()
+    assert str(row["outbox_id"]) == accepted["outbox_id"]
+
+
+@pytest.mark.covers("E21", "E62", "E68")
+async def test_a_repeated_instruction_is_the_one_that_exists(scene: Scene) -> None:
+    """Also after it was dispatched: a repeat must not pay again."""
+    first = body_of(await scene.post(), 201)
+    waiting = await scene.post()
+    await scene.run()
+
+    dispatched = await scene.post()
+
+    for repeated in (waiting, dispatched):
+        assert body_of(repeated, 200) == first
+        assert repeated.headers["Idempotency-Hit"] == "true"
+    assert await scene.run() == []
+    assert await scene.numbers() == [("ada", 1, 1, 1, 2)]
+
+
+@pytest.mark.covers("E71", "E72")
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"payload": a_payload("12.51")},
+        {"participant_id": "ben"},
+        {"rail_type": "other"},
+    ],
+    ids=["amount", "participant", "rail"],
+)
+async def test_another_payload_is_a_conflict_with_both_hashes(
+    scene: Scene, other: dict[str, Any]
+) -> None:
+    """The document returns the first record silently, and its bumped number is a gap."""
+    first = body_of(await scene.post(), 201)
+
+    refused = await scene.post(**other)
+
+    problem = body_of(refused, 409)
+    assert problem["type"].endswith("instruction-conflict")
+    assert problem["outbox_id"] == first["outbox_id"]
+    assert len(problem["stored_hash"]) == len(problem["given_hash"]) == 64
+    assert problem["stored_hash"] != problem["given_hash"]
+    assert body_of(await scene.post("i-2"), 201)["sequence_id"] == 2
+    assert await scene.numbers() == [("ada", 2, 1, 2, 3)]
+
+
+async def test_an_instruction_under_another_key_is_refused_while_it_may_be_paid(
+    scene: Scene,
+) -> None:
+    """Two keys would pay twice: the rail does not know that they are one instruction."""
+    first = await scene.send()
+    waiting = await scene.post(idempotency_key="k-2")
+    await scene.run()
+
+    dispatched = await scene.post(idempotency_key="k-2")
+
+    for refused in (waiting, dispatched):
+        problem = body_of(refused, 409)
+        assert (problem["stored_key"], problem["outbox_id"]) == ("k-1", str(first))
+    assert await scene.numbers() == [("ada", 1, 1, 1, 2)]
+
+
+@pytest.mark.parametrize("ended", ["FAILED", "RETURNED"])
+async def test_an_instruction_that_was_not_paid_may_be_sent_under_another_key(
+    scene: Scene, ended: str
+) -> None:
+    first = await scene.send()
+    scene.outcomes = [Dead("refused")] if ended == "FAILED" else [Done()]
+    await scene.run()
+    if ended == "RETURNED":
+        await scene.add_event(first, "RETURNED")
+
+    second = body_of(await scene.post(idempotency_key="k-2"), 201)
+    third = await scene.post(idempotency_key="k-3")
+
+    assert await scene.state(first) == ended
+    assert second["sequence_id"] == 2
+    assert body_of(third, 409)["stored_key"] == "k-2"
+    assert body_of(await scene.post(), 200)["outbox_id"] == str(first)
+
+
+async def test_a_failed_instruction_that_is_tried_again_may_be_paid(scene: Scene) -> None:
+    first = await scene.send()
+    scene.outcomes = [Dead("refused")]
+    await scene.run()
+    item_id = await scene.app.pool.fetchval(
+        "SELECT item_id FROM penstock.outbox_instruction WHERE outbox_id = $1", first
+    )
+    async with scene.app.pool.acquire() as db:
+        await retry(db, item_id, who="test", owner="outbox")
+
+    refused = await scene.post(idempotency_key="k-2")
+
+    assert refused.status_code == 409
+    assert await scene.state(first) == "PENDING"
+
+
+async def test_of_two_keys_at_the_same_time_one_wins(scene: Scene) -> None:
+    answers = await asyncio.gather(
+        *(scene.outbox.send_many([an_instruction(idempotency_key=f"k-{n}")]) for n in range(8))
+    )
+
+    accepted = [each for (each,) in answers if isinstance(each, AcceptedInstruction)]
+    assert len(accepted) == 1
+    assert await scene.numbers() == [("ada", 1, 1, 1, 2)]
+
+
+async def test_a_batch_has_an_outcome_for_each_line(scene: Scene) -> None:
+    await scene.send("known")
+    lines: list[object] = [
+        a_body("new"),
+        a_body("known"),
+        a_body("known", payload=a_payload("1.00")),
+        a_body("bad", payload=a_payload("-1")),
+        {"instruction_id": "short"},
+        a_body("new"),
+        a_body("new", idempotency_key="other"),
+        a_body("last", participant_id="ben"),
+    ]
+
+    results = body_of(await scene.client.post("/outbox/instructions/batch", json=lines))
+
+    assert [each["index"] for each in results] == list(range(len(lines)))
+    outcomes = [each["outcome"] for each in results]
+    assert outcomes == [
+        "accepted", "existing", "conflict", "invalid", "invalid", "existing", "conflict", "accepted"
+    ]  # fmt: skip
+    assert [results[n]["sequence_id"] for n in (0, 1, 5, 7)] == [2, 1, 2, 1]
+    assert results[2]["stored_hash"] != results[2]["given_hash"]
+    assert await scene.numbers() == [("ada", 2, 1, 2, 3), ("ben", 1, 1, 1, 2)]
+
+
+@pytest.mark.parametrize("lines", [[], [{}] * 1_001, {"a": 1}], ids=["none", "many", "object"])
+async def test_a_batch_of_another_shape_is_refused(scene: Scene, lines: object) -> None:
+    refused = await scene.client.post("/outbox/instructions/batch", json=lines)
+
+    assert refused.status_code == 400
+
+
+@pytest.mark.covers("E79")
+@pytest.mark.parametrize(
+    ("field", "other"),
+    [
+        ("payload.amount", {"payload": a_payload(amount=12.5)}),  # pyright: ignore[reportArgumentType]
+        ("payload.amount", {"payload": a_payload("0.00")}),
+        ("payload.amount", {"payload": a_payload("-1.00")}),
+        ("payload.amount", {"payload": a_payload("NaN")}),
+        ("payload.currency", {"payload": a_payload(currency="eur")}),
+        ("payload.destination", {"payload": a_payload(destination=None)}),
+        ("rail_type", {"rail_type": "No Rail"}),
+        ("instruction_id", {"instruction_id": "a\x00b"}),
+    ],
+)
+async def test_what_cannot_be_paid_is_refused_with_the_field(
+    scene: Scene, field: str, other: dict[str, Any]
+) -> None:
+    refused = await scene.post(**other)
+
+    assert body_of(refused, 400)["field"] == field
+    assert await count(scene) == 0
+
+
+async def test_instructions_are_listed_by_filter_and_by_page(scene: Scene) -> None:
+    sent = [await scene.send(f"i-{n}", participant_id="ada" if n % 2 else "ben") for n in range(6)]
+    await scene.send("other", rail_type="other", participant_id="cy")
+    scene.outcomes = [Dead("refused")]
+    await scene.run()
+
+    async def listed(**query: Any) -> list[str]:
+        found: list[str] = []
+        after: dict[str, str] = {}
+        while True:
+            page = body_of(
+                await scene.client.get("/outbox/instructions", params=query | after | {"limit": 2})
+            )
+            found += [each["instruction_id"] for each in page["instructions"]]
+            if page["next"] is None:
+                return found
+            after = {"after": page["next"]}
+
+    assert await listed() == ["other", "i-5", "i-4", "i-3", "i-2", "i-1", "i-0"]
+    assert await listed(participant_id="ada") == ["i-5", "i-3", "i-1"]
+    assert await listed(rail_type="other") == ["other"]
+    assert await listed(instruction_id="i-4") == ["i-4"]
+    assert await listed(instruction_id="i-4", participant_id="ada") == []
+    assert await listed(state="FAILED") == ["i-0"]
+    assert await listed(state="PENDING") == ["i-4", "i-2"]
+    assert await listed(until="2020-01-01T00:00:00Z") == []
+    assert await scene.state(sent[0]) == "FAILED"
+
+
+async def test_an_unknown_instruction_is_not_found(scene: Scene) -> None:
+    missing = await scene.client.get(f"/outbox/instructions/{UUID(int=1)}")
+    malformed = await scene.client.get("/outbox/instructions/1")
+
+    assert body_of(missing, 404)["type"].endswith("unknown-instruction")
+    assert malformed.status_code == 400
+
+
+# -------------------------------------------------------------------------------- the sequence
+
+
+@pytest.mark.covers("E2", "E3", "E18", "E61", "E72")
+async def test_numbers_have_no_gap_under_producers_that_conflict_and_roll_back(
+    scene: Scene, dsn: str
+) -> None:
+    """Sixteen producers, four participants; a third of the transactions is rolled back."""
+    chance = random.Random(7)
+    plans = [
+        [(chance.randrange(4), chance.randrange(40), chance.random() < 1 / 3) for _ in range(12)]
+        for _ in range(PRODUCERS)
+    ]
+
+    async def produce(number: int, plan: list[tuple[int, int, bool]]) -> None:
+        db = await connect(dsn)
+        for participant, instruction, is_undone in plan:
+            transaction = db.transaction()
+            await transaction.start()
+            # Ids collide between producers and their payloads differ: many conflicts.
+            await scene.outbox.send_many(
+                [
+                    an_instruction(
+                        f"i-{instruction}",
+                        participant_id=f"p-{participant}",
+                        payload=a_payload(f"{1 + number}.00"),
+                    )
+                ],
+                connection=db,
+            )
+            await (transaction.rollback() if is_undone else transaction.commit())
+        await db.close()
+
+    await asyncio.gather(*(produce(*each) for each in enumerate(plans)))
+
+    numbers = await scene.numbers()
+    assert len(numbers) == 4
+    assert all(
+        first == 1 and last == found and following == found + 1
+        for _, found, first, last, following in numbers
+    )
+    keys = await scene.app.pool.fetchval("SELECT count(*) FROM penstock.outbox_idempotency")
+    assert sum(found for _, found, *_ in numbers) == keys > 0
+
+
+async def test_batches_with_the_same_participants_in_other_orders_do_not_deadlock(
+    scene: Scene,
+) -> None:
+    """PostgreSQL would abort one of them after a second of waiting."""
+    participants = [f"p-{number}" for number in range(50)]
+
+    async def produce(producer: int) -> None:
+        order = random.Random(producer).sample(participants, len(participants))
+        for batch in range(5):
+            await scene.outbox.send_many(
+                [
+                    an_instruction(f"{producer}-{batch}-{each}", participant_id=each)
+                    for each in order
+                ]
+            )
+
+    await asyncio.gather(*(produce(producer) for producer in range(8)))
+
+    assert [found for _, found, *_ in await scene.numbers()] == [40] * 50
+
+
+@pytest.mark.covers("E5")
+async def test_items_have_the_order_of_the_numbers(scene: Scene) -> None:
+    """Also within one batch, and over batches that were sent at the same time."""
+    batches = [
+        [an_instruction(f"{b}-{n}", participant_id=f"p-{n % 3}") for n in range(30)]
+        for b in range(4)
+    ]
+    await asyncio.gather(*map(scene.outbox.send_many, batches))
+
+    inverted = await scene.app.pool.fetchval(
+        "SELECT count(*) FROM penstock.outbox_instruction AS a"
+        " JOIN penstock.outbox_instruction AS b USING (participant_id)"
+        " WHERE a.sequence_id < b.sequence_id AND a.item_id > b.item_id"
+    )
+
+    assert inverted == 0
+    assert await scene.app.pool.fetchval("SELECT count(*) FROM penstock.outbox_instruction") == 120
+
+
+@pytest.mark.covers("E2", "E61")
+async def test_the_allocator_starts_at_one_and_rises_by_one(dsn: str) -> None:
+    """By the name of the document, without a schema."""
+    db = await connect(dsn)
+    query = "SELECT bump_participant_outbox_seq($1)"
+
+    numbers = [await db.fetchval(query, name) for name in ("a", "a", "b", "a")]
+
+    assert numbers == [1, 2, 1, 3]
+    await db.close()
+
+
+@pytest.mark.covers("E14", "E17")
+async def test_a_commit_notifies_and_a_rollback_does_not(scene: Scene, dsn: str) -> None:
+    heard: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+    listener = await asyncpg.connect(dsn)
+    for channel in ("outbox_pending", "done"):
+        await listener.add_listener(channel, lambda _c, _p, *said: heard.put_nowait(said))
+    async with scene.app.pool.acquire() as db:
+        rolled_back = db.transaction()
+        await rolled_back.start()
+        await scene.outbox.send(an_instruction("undone"), connection=db)
+        await rolled_back.rollback()
+        await scene.outbox.send(an_instruction(), connection=db)
+        await scene.outbox.send(an_instruction(), connection=db)
+        await db.execute("SELECT pg_notify('done', '')")
+
+    assert await heard.get() == ("outbox_pending", "new_work")
+    assert await heard.get() == ("done", "")
+    await listener.close()
+
+
+# --------------------------------------------------------------------------------- the drivers
+
+
+async def test_an_instruction_is_part_of_a_transaction_of_asyncpg(scene: Scene) -> None:
+    async with scene.app.pool.acquire() as db:
+        rolled_back = db.transaction()
+        await rolled_back.start()
+        await scene.outbox.send(an_instruction(), connection=db)
+        await rolled_back.rollback()
+        assert await count(scene) == 0
+
+        async with db.transaction():
+            accepted = await scene.outbox.send(an_instruction(), connection=db)
+
+    assert (accepted.sequence_id, accepted.is_new) == (1, True)
+    assert await count(scene) == 1
+
+
+async def test_an_instruction_is_part_of_a_transaction_of_psycopg(dsn: str, scene: Scene) -> None:
+    outbox = scene.app.api(Outbox)
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        await outbox.send(an_instruction(), connection=connection)
+        await connection.rollback()
+        assert await count(scene) == 0
+
+        first = await outbox.send(an_instruction(), connection=connection)
+        await connection.commit()
+    with psycopg.connect(dsn) as blocking:
+        again = outbox.send_blocking(an_instruction(), connection=blocking)
+        with pytest.raises(InstructionConflict):
+            outbox.send_blocking(an_instruction(rail_type="other"), connection=blocking)
+
+    assert not again.is_new
+    assert (again.outbox_id, again.sequence_id) == (first.outbox_id, 1)
+    assert await count(scene) == 1
+
+
+async def test_an_instruction_is_part_of_a_transaction_of_sqlalchemy(
+    dsn: str, scene: Scene
+) -> None:
+    address = dsn.replace("postgresql://", "postgresql+psycopg://")
+    engine = create_async_engine(address)
+    async with engine.connect() as connection:
+        await scene.outbox.send(an_instruction(), connection=connection)
+        await connection.rollback()
+        assert await count(scene) == 0
+
+        await scene.outbox.send(an_instruction(), connection=connection)
+        await connection.commit()
+    await engine.dispose()
+    blocking = create_engine(address)
+    with blocking.begin() as connection:
+        scene.outbox.send_blocking(an_instruction("i-2"), connection=connection)
+    blocking.dispose()
+
+    assert await count(scene) == 2
+
+
+async def test_a_conflict_in_a_batch_is_the_answer_of_its_own(scene: Scene) -> None:
+    await scene.send()
+
+    answers = await scene.outbox.send_many(
+        [an_instruction(rail_type="other"), an_instruction("i-2")]
+    )
+
+    conflict, accepted = answers
+    assert isinstance(conflict, InstructionConflict)
+    assert isinstance(accepted, AcceptedInstruction)
+    assert accepted.sequence_id == 2
+    assert await scene.outbox.send_many([]) == []
+
+
+# ------------------------------------------------------------------------------------------ SQL
+
+
+async def test_sql_raises_a_conflict_with_both_hashes(scene: Scene) -> None:
+    query = "SELECT * FROM penstock.send_instruction('i-1', $1, 'k-1', 'simulator', $2)"
+    payload = '{"amount_minor": 1250, "currency": "EUR", "destination": {}}'
+
+    first = await scene.app.pool.fetchrow(query, "ada", payload)
+    again = await scene.app.pool.fetchrow(query, "ada", payload)
+    with pytest.raises(asyncpg.PostgresError) as refused:
+        await scene.app.pool.fetchrow(query, "ben", payload)
+
+    assert first is not None
+    assert again is not None
+    assert first["outbox_id"] == again["outbox_id"]
+    assert (first["is_new"], again["is_new"]) == (True, False)
+    assert refused.value.sqlstate == "PS409"
+    assert "stored_hash" in str(refused.value.detail)
+    assert "given_hash" in str(refused.value.detail)
+    amount = await scene.app.pool.fetchval("SELECT amount::text FROM penstock.outbox_instruction")
+    assert amount == "12.50"
+
+
+@pytest.mark.covers("E79")
+@pytest.mark.parametrize(
+    "payload",
+    [
+        '{"amount": 12.5, "currency": "EUR", "destination": {}}',
+        '{"amount": 12, "currency": "EUR", "destination": {}}',
+        '{"amount": "12.505", "currency": "EUR", "destination": {}}',
+        '{"amount": "12.5", "currency": "JPY", "destination": {}}',
+        '{"amount": "0", "currency": "EUR", "destination": {}}',
+        '{"amount": "-1", "currency": "EUR", "destination": {}}',
+        '{"amount": "1", "amount_minor": 1, "currency": "EUR", "destination": {}}',
+        '{"amount_minor": 12.0, "currency": "EUR", "destination": {}}',
+        '{"amount": "1", "currency": "Eur", "destination": {}}',
+        '{"amount": "1", "destination": {}}',
+        '{"amount": "1", "currency": "EUR"}',
+        "[]",
+    ],
+)
+async def test_sql_refuses_what_is_not_exact(scene: Scene, payload: str) -> None:
+    with pytest.raises(asyncpg.InvalidParameterValueError, match="payload"):
+        await scene.app.pool.fetchrow(
+            "SELECT * FROM penstock.send_instruction('i', 'p', 'k', 'simulator', $1)", payload
+        )
+
+
+async def test_only_the_outbox_enqueues_into_its_lane(scene: Scene) -> None:
+    """An item without an instruction could not be sent, and would block its participant."""
+    with pytest.raises(LaneIsOwned, match="/outbox/instructions"):
+        await scene.app.enqueue("penstock.outbox", {"outbox_id": str(UUID(int=1))})
+
+
+@pytest.mark.covers("E76")
+async def test_ids_are_of_version_7_also_before_postgresql_18(scene: Scene) -> None:
+    """The function for older versions orders ids by time, to the microsecond."""
+    rows = await scene.app.pool.fetch(
+        "SELECT penstock.uuid_v7_at('2026-11-17 12:00:00.5Z'::timestamptz"
+        " + n * interval '1 microsecond') AS id FROM generate_series(0, 999) AS n"
+    )
+    ids = [UUID(str(row["id"])) for row in rows]
+
+    assert {each.version for each in ids} == {UUID_V7}
+    assert {each.variant for each in ids} == {"specified in RFC 4122"}
+    assert {each.int >> 80 for each in ids} == {1_794_916_800_500}
+    assert ids == sorted(ids, key=lambda each: each.int >> 64)
+    assert len({each.int >> 64 for each in ids}) == len(ids)
+
+
+def test_a_batch_is_bounded(scene: Scene) -> None:
+    with pytest.raises(InvalidInput, match="5,000"):
+        asyncio.run(scene.outbox.send_many([an_instruction()] * 5_001, connection=object()))
