@@ -8,7 +8,7 @@ from tests.api.scene import caller, problem
 
 
 async def greet(_call: Call[NoParameters, None]) -> Reply[dict[str, str]]:
-    return Reply({"greeting": "hello"}, 203)
+    return Reply({"greeting": "hello"}, 203, headers={"X-Greeting": "yes"})
 
 
 async def test_only_the_given_endpoints_are_served() -> None:
@@ -20,4 +20,5 @@ async def test_only_the_given_endpoints_are_served() -> None:
         health = await client.get("/health")
 
     assert (given.status_code, given.json()) == (203, {"greeting": "hello"})
+    assert given.headers["X-Greeting"] == "yes"
     problem(health, 404, "not-found")

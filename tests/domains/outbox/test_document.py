@@ -119,7 +119,7 @@ async def test_a_repeated_insert_returns_the_stored_row_and_leaves_no_gap(
     await db.close()
 
     assert first == again
-    assert refused.value.sqlstate == "PS409"
+    assert getattr(refused.value, "sqlstate", None) == "PS409"
     assert following is not None
     assert following["sequence_id"] == 2
     assert await scene.numbers() == [("ada", 2, 1, 2, 3)]
@@ -168,7 +168,7 @@ async def test_the_claim_of_the_document_fails_with_a_pointer(scene: Scene) -> N
         "UPDATE penstock.payment_outbox_pending SET attempt_count = 1",
     ):
         with pytest.raises(asyncpg.FeatureNotSupportedError, match="penstock worker dispatches"):
-            await scene.app.pool.execute(write)  # pyright: ignore[reportArgumentType]
+            await scene.app.pool.execute(write)
 
     assert len(await scene.pending()) == 1
 

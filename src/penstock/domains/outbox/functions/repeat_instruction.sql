@@ -19,10 +19,12 @@ BEGIN
             RETURN;
         END IF;
         IF NOT FOUND THEN
+            -- Locked, so that nobody tries the failed one again until this is committed.
             SELECT * INTO known FROM penstock.outbox_idempotency AS i
             WHERE i.instruction_id = repeat_instruction.instruction_id
             ORDER BY i.generation DESC
-            LIMIT 1;
+            LIMIT 1
+            FOR UPDATE;
             IF penstock.outbox_has_failed(known.outbox_id) THEN
                 INSERT INTO penstock.outbox_idempotency (
                     instruction_id, idempotency_key, generation, outbox_id, payload_hash)
