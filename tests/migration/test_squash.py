@@ -103,6 +103,7 @@ ADDED = (
     r"function (outbox_\w+|send_instructions?|repeat_instruction|bump_participant\w*)\(.*",
     r"function (uuid_v7\w*|currency_unit|dispatching_id|refuse_change)\(.*",
     r"function insert_payment_outbox_pending\(.*",
+    r"(relation|sequence) penstock_worker_dispatches\b.*",
     r"trigger CREATE TRIGGER (outbox|payment_outbox)_\w+ .*",
     # Items of an order key, and keys that a dead item blocks, are found by an index.
     r"(relation|index CREATE INDEX) (item_\w+order_key\w*|active_key_blocked)\b.*",

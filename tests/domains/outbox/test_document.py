@@ -155,7 +155,10 @@ async def test_an_insert_that_cannot_be_right_is_refused(
 
 @pytest.mark.covers("E26", "E69")
 async def test_the_claim_of_the_document_fails_with_a_pointer(scene: Scene) -> None:
-    """A claim by DELETE would ignore the order and the lease; its syntax is not PostgreSQL's."""
+    """A claim by DELETE would ignore the order and the lease; its syntax is not PostgreSQL's.
+
+    A relayer that locks rows and deletes them later must fail before it has paid.
+    """
     await scene.send()
 
     with pytest.raises(asyncpg.PostgresSyntaxError):
@@ -163,12 +166,13 @@ async def test_the_claim_of_the_document_fails_with_a_pointer(scene: Scene) -> N
             "DELETE FROM penstock.payment_outbox_pending WHERE next_attempt_at <= NOW()"
             " ORDER BY next_attempt_at, created_at LIMIT 10 RETURNING *"
         )
-    for write in (
-        "DELETE FROM penstock.payment_outbox_pending",
+    for claim in (
+        "SELECT * FROM penstock.payment_outbox_pending FOR UPDATE SKIP LOCKED",
+        "DELETE FROM penstock.payment_outbox_pending RETURNING *",
         "UPDATE penstock.payment_outbox_pending SET attempt_count = 1",
     ):
-        with pytest.raises(asyncpg.FeatureNotSupportedError, match="penstock worker dispatches"):
-            await scene.app.pool.execute(write)
+        with pytest.raises(asyncpg.PostgresError, match="penstock_worker_dispatches"):
+            await scene.app.pool.execute(claim)
 
     assert len(await scene.pending()) == 1
 

@@ -1,5 +1,6 @@
 -- Instructions that wait, under the table name and the columns of the outbox that this replaces. An
--- INSERT sends an instruction. What a worker has claimed is in payment_outbox_attempts.
+-- INSERT sends an instruction. What a worker has claimed is in payment_outbox_attempts. The joined
+-- sequence refuses FOR UPDATE, see migration 0001.
 CREATE OR REPLACE VIEW penstock.payment_outbox_pending AS
 SELECT instruction.outbox_id, instruction.instruction_id, instruction.participant_id,
     instruction.sequence_id, instruction.idempotency_key, instruction.rail_type, instruction.payload,
@@ -11,4 +12,5 @@ FROM (
     SELECT parked.id, parked.due_at, parked.attempt FROM penstock.parked
     WHERE parked.lane_id = (SELECT lane_id FROM penstock.lane WHERE name = 'penstock.outbox')
 ) AS waiting
-JOIN penstock.outbox_instruction AS instruction ON instruction.item_id = waiting.id;
+JOIN penstock.outbox_instruction AS instruction ON instruction.item_id = waiting.id
+CROSS JOIN penstock.penstock_worker_dispatches;

@@ -74,3 +74,8 @@ CREATE TABLE penstock.outbox_attempt (
 CREATE TABLE penstock.outbox_attempt_kept PARTITION OF penstock.outbox_attempt DEFAULT;
 -- The index that the outbox which this replaces had under this name.
 CREATE INDEX ix_attempts_by_outbox ON penstock.outbox_attempt (outbox_id, claimed_at DESC);
+
+-- A view cannot see that its rows are selected FOR UPDATE. A sequence cannot be locked: joined into
+-- payment_outbox_pending, it makes such a claim fail before anything is paid, and its name says what
+-- dispatches.
+CREATE SEQUENCE penstock.penstock_worker_dispatches;
