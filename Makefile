@@ -12,7 +12,8 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore $(PY) -m pip 
 UV := $(VENV)/uv
 COMPILE := $(UV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --no-header --no-annotate --no-emit-index-url --no-config
-RUN_EXTRAS := --extra api --extra embedded --extra kafka --extra mail --extra redis
+RUN_EXTRAS := --extra api --extra embedded --extra kafka --extra mail --extra outbox \
+  --extra redis
 
 # Tests wait for most of their time, so there are more processes than cores.
 PROCESSES ?= 6

@@ -3,12 +3,15 @@
 PenstockError
 ├── NotFound: UnknownInstruction
 └── Conflict: InstructionConflict
+├── UnknownInstruction
+└── NotFound: UnknownRail, UnknownCode, NoSimulator
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from penstock.base.errors import Conflict, NotFound
+from penstock.base.errors import ExitCode, NotFound, PenstockError
 
 
 @dataclass(eq=False)
@@ -43,3 +46,19 @@ class InstructionConflict(Conflict):
         else:
             what = f"under the key {self.stored_key!r}, and has neither failed nor been returned"
         return f"instruction {self.instruction_id!r} exists as {self.outbox_id} {what}"
+class UnknownRail(NotFound):
+    """There is no rail of this type."""
+    code: ClassVar[str] = "unknown-rail"
+    rail_type: str
+        return f"there is no rail {self.rail_type!r}"
+@dataclass(eq=False)
+class UnknownCode(NotFound):
+    """There is no such code in this set."""
+    code: ClassVar[str] = "unknown-code"
+    code_set: str
+    rail_code: str
+        return f"there is no code {self.rail_code!r} in the set {self.code_set!r}"
+class NoSimulator(NotFound):
+    """The simulator does not run in this process."""
+    code: ClassVar[str] = "no-simulator"
+        return "the simulator does not run in this process"

@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
+from hashlib import sha256
 from typing import Literal, Protocol, TypeAlias
+from uuid import UUID
 
+from penstock.domains.outbox.destination import DestinationScheme
 from penstock.domains.outbox.instruction import Instruction
 
 # `terminal`: refused for good. `pending`: accepted, decided later. `unknown`: may have been paid.
@@ -94,6 +97,7 @@ class LoadedRail:
     codes: Mapping[str, CodeClass]
     timeout: timedelta
     concurrency_max: int
+    destination_scheme: DestinationScheme = "any"
 
     def classify(self, code: str) -> CodeClass:
         """Return the class of a code; one that has no row is unknown."""
@@ -104,3 +108,14 @@ class Rails(Protocol):
     """Finds a rail by its type; None if it has no row, or no adapter in this process."""
 
     async def find(self, rail_type: str) -> LoadedRail | None: ...
+
+
+def rail_key(instruction: Instruction) -> str:
+    """Return the idempotency key that a rail gets, in the form of a UUID.
+
+    It is made from what the producer gave, and from nothing else: every attempt has the same key,
+    also after the database was restored from a backup and the producer has sent again.
+    """
+    given = f"{len(instruction.instruction_id)}:{instruction.instruction_id}"
+    digest = sha256(f"{given}:{instruction.idempotency_key}".encode()).digest()
+    return str(UUID(bytes=digest[:16], version=5))

@@ -1,0 +1,184 @@
+"""The durable ledger of the simulator: what it booked, in a SQLite file that survives a kill.
+
+It alone says how often an instruction was paid. Every booking is on the disk before it is answered.
+"""
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from penstock.domains.outbox.simulator.order import Order
+
+# A booking survives a crash of the machine, not only of the process.
+SETTINGS = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "PRAGMA busy_timeout = 10000")
+TABLE = """
+CREATE TABLE IF NOT EXISTS payment (
+    payment_no INTEGER PRIMARY KEY AUTOINCREMENT,
+    key TEXT NOT NULL,
+    instruction_id TEXT NOT NULL,
+    participant_id TEXT NOT NULL,
+    sequence_id INTEGER NOT NULL,
+    amount TEXT NOT NULL,
+    currency TEXT NOT NULL,
+    code TEXT NOT NULL,
+    is_booked INTEGER NOT NULL,
+    booked_at REAL NOT NULL,
+    visible_at REAL NOT NULL
+) STRICT
+"""
+INDEX = "CREATE INDEX IF NOT EXISTS payment_by_key ON payment (key, payment_no)"
+INSERT = """
+INSERT INTO payment (key, instruction_id, participant_id, sequence_id, amount, currency, code,
+    is_booked, booked_at, visible_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+FIND_FIRST = "SELECT * FROM payment WHERE key = ? ORDER BY payment_no LIMIT 1"
+FIND_VISIBLE = """
+SELECT * FROM payment WHERE key = ? AND visible_at <= ? ORDER BY payment_no LIMIT 1
+"""
+LIST = "SELECT * FROM payment WHERE payment_no > ? ORDER BY payment_no LIMIT ?"
+CHANGE = "UPDATE payment SET code = ? WHERE key = ? AND is_booked = 1 AND code = 'ACCEPTED'"
+COUNT = "SELECT count(*), count(DISTINCT instruction_id) FROM payment WHERE is_booked = 1"
+REPEATED = """
+SELECT instruction_id, count(*) FROM payment
+WHERE is_booked = 1
+GROUP BY instruction_id
+HAVING count(*) > 1
+ORDER BY instruction_id
+LIMIT 1000
+"""
+
+Later = Literal["SETTLED", "RETURNED"]
+
+
+class Payment(Struct, frozen=True, kw_only=True):
+    """What a client asks the simulator to pay."""
+
+    key: str
+    instruction_id: str
+    participant_id: str
+    sequence_id: int
+    amount: str
+    currency: str
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One payment in the ledger; only one that is booked has moved money."""
+
+    payment_no: int
+    key: str
+    instruction_id: str
+    participant_id: str
+    sequence_id: int
+    amount: str
+    currency: str
+    code: str
+    is_booked: bool
+
+    @property
+    def reference(self) -> str:
+        """Return the reference that clients get."""
+        return f"sim-{self.payment_no}"
+
+
+class Totals(Struct, frozen=True, kw_only=True):
+    """How many payments were booked, for how many instructions, and which of them repeatedly."""
+
+    bookings: int
+    instructions: int
+    repeated: dict[str, int]
+
+
+class Ledger:
+    """One file. Calls block for the time of a write to the disk; one at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        for statement in (*SETTINGS, TABLE, INDEX):
+            self._db.execute(statement)
+
+    def book(self, payment: Payment, order: Order) -> tuple[Entry, bool]:
+        """Record a payment and return its entry, and whether it is new.
+
+        A key that is there already returns its first entry, unless the order allows a repeat.
+        """
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            row = None if order.is_repeatable else self._find(payment.key)
+            if row is not None:
+                self._db.execute("COMMIT")
+                return row, False
+            now = time.time()
+            cursor = self._db.execute(
+                INSERT,
+                (
+                    payment.key, payment.instruction_id, payment.participant_id,
+                    payment.sequence_id, payment.amount, payment.currency, order.code,
+                    order.is_booked, now, now + order.hidden_seconds,
+                ),
+            )  # fmt: skip
+            number = cursor.lastrowid
+            assert number is not None, "the row was inserted"
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        return _entry(number, payment, order), True
+
+    def find(self, key: str) -> Entry | None:
+        """Return the first visible payment with a key."""
+        row = self._db.execute(FIND_VISIBLE, (key, time.time())).fetchone()
+        return None if row is None else _read(row)
+
+    def change(self, key: str, code: Later) -> bool:
+        """Settle or return a payment that was accepted; return whether there was one."""
+        return self._db.execute(CHANGE, (code, key)).rowcount > 0
+
+    def list(self, *, after: int = 0, limit: int = 1_000) -> list[Entry]:
+        """Return a page of payments, the oldest first."""
+        return [_read(row) for row in self._db.execute(LIST, (after, limit))]
+
+    def totals(self) -> Totals:
+        """Return how often instructions were paid."""
+        bookings, instructions = self._db.execute(COUNT).fetchone()
+        repeated = dict(self._db.execute(REPEATED).fetchall())
+        return Totals(bookings=bookings, instructions=instructions, repeated=repeated)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def _find(self, key: str) -> Entry | None:
+        row = self._db.execute(FIND_FIRST, (key,)).fetchone()
+        return None if row is None else _read(row)
+
+
+def _read(row: tuple[int, str, str, str, int, str, str, str, int, float, float]) -> Entry:
+    return Entry(
+        payment_no=row[0],
+        key=row[1],
+        instruction_id=row[2],
+        participant_id=row[3],
+        sequence_id=row[4],
+        amount=row[5],
+        currency=row[6],
+        code=row[7],
+        is_booked=bool(row[8]),
+    )
+
+
+def _entry(number: int, payment: Payment, order: Order) -> Entry:
+    return Entry(
+        payment_no=number,
+        key=payment.key,
+        instruction_id=payment.instruction_id,
+        participant_id=payment.participant_id,
+        sequence_id=payment.sequence_id,
+        amount=payment.amount,
+        currency=payment.currency,
+        code=order.code,
+        is_booked=order.is_booked,
+    )
