@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import InvalidInput
-from penstock.domains.outbox.money import MINOR_MAX, Money, currencies, exponent_of, read_money
+from penstock.domains.outbox.money import (
+    MINOR_MAX,
+    InstructedAmount,
+    currencies,
+    exponent_of,
+    read_money,
+)
 
 
 def refused_field(payload: dict[str, object]) -> str:
@@ -93,4 +99,4 @@ def test_text_and_minor_units_are_the_same_amount(minor: int, code: str) -> None
 
     assert money.minor == minor
     assert read_money({"amount": money.text, "currency": code}) == money
-    assert isinstance(money, Money)
+    assert isinstance(money, InstructedAmount)

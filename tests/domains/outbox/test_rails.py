@@ -1,22 +1,33 @@
 """Rails are rows: a change takes effect without a restart, and a broken one only waits."""
 
-from collections.abc import Mapping
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
+from httpx import AsyncClient
 
+from examples.own_rail import BankRail
+from penstock import Penstock
+from penstock.api import create_app
 from penstock.base.errors import InvalidInput
 from penstock.base.log import get_logger
 from penstock.base.meter import Meter
-from penstock.base.settings import settings
+from penstock.base.settings import read_once, settings
 from penstock.base.vault import Vault, parse_keys
 from penstock.compose.rails import make_rails
-from penstock.contract import Resources
-from penstock.domains.outbox.codes import Code, put_code
-from penstock.domains.outbox.errors import UnknownRail
+from penstock.contract import Domain, Resources, Runtime
+from penstock.domains.outbox.codes import Code, put_code, shipped_codes
+from penstock.domains.outbox.commands.rails import code as code_group
+from penstock.domains.outbox.commands.rails import rail as rail_group
+from penstock.domains.outbox.errors import NoSimulator, UnknownCode, UnknownRail
+from penstock.domains.outbox.http.rails import RailsApi, endpoints
 from penstock.domains.outbox.rail import Rail
 from penstock.domains.outbox.rails import (
     CachedRails,
@@ -30,6 +41,7 @@ from penstock.domains.outbox.rails import (
 from penstock.domains.outbox.simulator.service import SimulatorService
 from penstock.domains.outbox.simulator.settings import SimulatorSettings
 from penstock.postgres.pool import Pool, Queries
+from tests.api.scene import called
 
 BANK = RailRow(rail_type="bank", adapter="own", code_set="iso20022", destination_scheme="sepa")
 HTTP_CONFIG = {
@@ -279,8 +291,122 @@ async def test_the_composed_rails_have_both_built_in_adapters(resources: Resourc
         await close()
 
 
-def run(dsn: str, group: Any, *arguments: str, text: str = "") -> str:
+# ----------------------------------------------------------------------- REST and commands
+
+
+@pytest.fixture
+async def admin(dsn: str) -> AsyncGenerator[AsyncClient]:
+    """A client of an app that has these endpoints alone."""
+
+    def build(resources: Resources) -> Runtime:
+        simulator = SimulatorService(resources=resources, chosen=SimulatorSettings())
+        return Runtime(endpoints=endpoints(RailsApi(vault=resources.vault, simulator=simulator)))
+
+    domain = Domain(
+        name="outbox",
+        build=build,
+        migration_packages=("penstock.domains.outbox",),
+        errors=(UnknownRail, UnknownCode, NoSimulator),
+    )
+    async with Penstock(dsn=dsn, domains=[domain]) as app, called(app, create_app(app)) as callers:
+        yield callers.admin
+
+
+async def test_rails_are_put_listed_and_removed_over_rest(admin: AsyncClient) -> None:
+    body = {"adapter": "http_json", "code_set": "nacha", "config": HTTP_CONFIG, "secret": "s3cret"}
+
+    put = await admin.put("/outbox/rails/bank", json=body)
+    listed = await admin.get("/outbox/rails")
+    removed = [(await admin.delete("/outbox/rails/bank")).status_code for _ in range(2)]
+
+    assert put.status_code == 200
+    assert put.json()["has_secret"]
+    assert "s3cret" not in listed.text
+    assert [each["rail_type"] for each in listed.json()["rails"]] == ["bank"]
+    assert removed == [204, 404]
+
+
+async def test_a_wrong_config_is_refused_over_rest(admin: AsyncClient) -> None:
+    body = {"adapter": "http_json", "code_set": "nacha", "config": {"send": 1}}
+
+    refused = await admin.put("/outbox/rails/bank", json=body)
+
+    assert refused.status_code == 400
+    assert refused.json()["field"] == "config"
+
+
+async def test_codes_are_put_listed_and_removed_over_rest(admin: AsyncClient) -> None:
+    put = await admin.put("/outbox/codes/own/E-1", json={"class": "terminal", "meaning": "no"})
+    listed = await admin.get("/outbox/codes?code_set=own")
+    removed = [(await admin.delete("/outbox/codes/own/E-1")).status_code for _ in range(2)]
+    everything = await admin.get("/outbox/codes")
+
+    assert put.json()["class"] == "terminal"
+    assert [(each["code"], each["class"]) for each in listed.json()["codes"]] == [
+        ("E-1", "terminal")
+    ]
+    assert removed == [204, 404]
+    assert len(everything.json()["codes"]) == len(list(shipped_codes()))
+
+
+async def test_the_ledger_is_shown_only_where_the_simulator_runs(admin: AsyncClient) -> None:
+    absent = await admin.get("/outbox/simulator/ledger")
+
+    assert absent.status_code == 404
+    assert absent.json()["type"].endswith("no-simulator")
+
+
+async def run(dsn: str, group: click.Group, *arguments: str, text: str = "") -> list[Any]:
+    """Run a command in a thread, as it has an event loop of its own."""
     runner = CliRunner(env={"PENSTOCK_DATABASE_URL": dsn})
-    result = runner.invoke(group, arguments, input=text, catch_exceptions=False)
+    read_once.cache_clear()
+    result = await asyncio.to_thread(
+        runner.invoke, group, arguments, input=text, catch_exceptions=False
+    )
+    read_once.cache_clear()
     assert result.exit_code == 0, result.output
-    return result.stdout
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+async def test_rails_are_put_listed_and_removed_by_commands(dsn: str, tmp_path: Path) -> None:
+    config = tmp_path / "bank.json"
+    config.write_text(json.dumps(HTTP_CONFIG))
+
+    await run(
+        dsn, rail_group, "put", "bank", "--adapter", "http_json", "--config", str(config),
+        "--code-set", "iso20022", "--destination-scheme", "sepa", "--secret", text="s3cret\n",
+    )  # fmt: skip
+    listed = await run(dsn, rail_group, "list", "--json")
+    await run(dsn, rail_group, "remove", "bank")
+
+    assert [(each["rail_type"], each["has_secret"]) for each in listed] == [("bank", True)]
+    assert await run(dsn, rail_group, "list", "--json") == []
+
+
+async def test_codes_are_put_listed_and_removed_by_commands(dsn: str) -> None:
+    await run(dsn, code_group, "put", "own", "E-1", "pending", "--meaning", "later")
+    listed = await run(dsn, code_group, "list", "own", "--json")
+    await run(dsn, code_group, "remove", "own", "E-1")
+
+    assert [(each["code"], each["class"]) for each in listed] == [("E-1", "pending")]
+    assert await run(dsn, code_group, "list", "own", "--json") == []
+
+
+async def test_an_adapter_of_another_package_is_found_by_its_entry_point(
+    resources: Resources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "my_bank-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: my-bank\nVersion: 1\n")
+    points = "[penstock.rails]\nmy-bank = examples.own_rail:open_rail\n"
+    (package / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(tmp_path)
+    rails = CachedRails(resources=resources, adapters={}, may_simulate=never)
+    await put(resources, replace(BANK, adapter="my-bank", config={"url": "http://127.0.0.1:1"}))
+
+    found = await rails.find("bank")
+
+    assert found is not None
+    assert isinstance(found.rail, BankRail)
+    assert (await check_rails(resources)).verdict == "ok"
+    await found.rail.close()

@@ -1,6 +1,8 @@
 """The simulator shows what was paid: its ledger survives a kill, and it fails on order."""
 
 import asyncio
+import hmac
+import json
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -22,6 +24,7 @@ from penstock.domains.outbox.simulator.service import SimulatorService
 from penstock.domains.outbox.simulator.settings import SimulatorSettings
 from penstock.postgres.pool import Pool
 from tests.domains.outbox.rail_scene import simulating
+from tests.receiver import receiving
 
 PATIENCE = 20.0
 
@@ -304,3 +307,45 @@ async def test_the_simulator_in_an_app_does_not_crash_it(tmp_path: Path) -> None
             await pay(client, "k", simulate={"crash": "after_booking"})
 
         assert (await totals(client))["bookings"] == 1
+
+
+# ------------------------------------------------------------------------------ reports, later
+
+
+async def test_an_accepted_payment_changes_by_itself_when_its_time_has_come(tmp_path: Path) -> None:
+    async with simulating(tmp_path) as (_, url), client_of(url) as client:
+        order = {"code": "ACCEPTED", "later": "RETURNED"}
+        far = order | {"later_seconds": 3_600}
+        await pay(client, "now", simulate=order)
+        await pay(client, "far", instruction_id="pay-2", simulate=far)
+
+        assert (await client.get("/payments/now")).json()["code"] == "RETURNED"
+        assert (await client.get("/payments/far")).json()["code"] == "ACCEPTED"
+
+
+async def test_a_settlement_is_reported_with_a_signature(tmp_path: Path) -> None:
+    async with (
+        receiving(answers=[202]) as receiver,
+        simulating(tmp_path) as (_, url),
+        client_of(url) as client,
+    ):
+        await pay(client, "k", outbox_id="o-1", simulate={"code": "ACCEPTED"})
+        report = {"url": receiver.url_of(receiver.host, "/outbox/results"), "secret": "s"}
+        settled = {"key": "k", "code": "SETTLED", "report": report}
+        answer = await client.post("/settlements", json=settled)
+
+    (request,) = receiver.requests
+    at, digest = request.headers["penstock-signature"].split(",")
+    signed = at.removeprefix("t=").encode() + b"." + request.body
+    assert answer.status_code == 200
+    assert request.path == "/outbox/results"
+    assert digest == "v1=" + hmac.new(b"s", signed, "sha256").hexdigest()
+    assert json.loads(request.body) == {
+        "rail_type": "simulator",
+        "outbox_id": "o-1",
+        "amount": "12.50",
+        "currency": "EUR",
+        "reference": "sim-1",
+        "status": "settled",
+        "code": "SETTLED",
+    }

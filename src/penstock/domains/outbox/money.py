@@ -22,7 +22,7 @@ _TEXT_MAX = 40  # A longer text is refused before it is searched.
 
 
 @dataclass(frozen=True, slots=True)
-class Money:
+class InstructedAmount:
     """An exact amount above zero, in units of the currency."""
 
     amount: Decimal
@@ -39,7 +39,7 @@ class Money:
         return f"{self.amount:.{exponent_of(self.currency)}f}"
 
 
-def read_money(payload: Mapping[str, object], *, within: str = "payload") -> Money:
+def read_money(payload: Mapping[str, object], *, within: str = "payload") -> InstructedAmount:
     """Return the money of a payload; raises InvalidInput with the field, below `within`.
 
     The payload has `currency`, and either `amount`, a decimal string in units of the currency, or
@@ -59,7 +59,7 @@ def read_money(payload: Mapping[str, object], *, within: str = "payload") -> Mon
         raise InvalidInput(field, "must be above zero")
     if count > MINOR_MAX:
         raise InvalidInput(field, f"must have at most {DIGITS_MAX} digits")
-    return Money(Decimal(count).scaleb(-exponent_of(currency)), currency)
+    return InstructedAmount(Decimal(count).scaleb(-exponent_of(currency)), currency)
 
 
 def exponent_of(currency: str) -> int:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from penstock.base.errors import InvalidInput
 from penstock.domains.outbox.instruction import Instruction
-from penstock.domains.outbox.money import Money
+from penstock.domains.outbox.money import InstructedAmount
 from penstock.domains.outbox.rail import rail_key
 
 # What a template may name; none of them differs between two attempts.
@@ -34,7 +34,7 @@ ABSENT = _Absent()
 
 def fields_of(instruction: Instruction) -> dict[str, Any]:
     """Return what a template may name, as JSON values."""
-    money = Money(instruction.amount, instruction.currency)
+    money = InstructedAmount(instruction.amount, instruction.currency)
     return {
         "amount": money.text,
         "amount_minor": money.minor,

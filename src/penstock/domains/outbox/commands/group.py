@@ -3,6 +3,7 @@
 import click
 
 from penstock.domains.outbox.commands.instructions import list_, send, show
+from penstock.domains.outbox.commands.rails import code, rail
 
 
 @click.group()
@@ -14,4 +15,5 @@ def outbox() -> None:
 
 
 for verb in (send, show, list_):
+for verb in (rail, code):
     outbox.add_command(verb)

@@ -34,7 +34,7 @@ def rail() -> None:
 @click.option("--adapter", required=True, help="http_json, simulator, or one of another package.")
 @click.option(
     "--config",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    type=click.Path(path_type=Path, dir_okay=False),
     help="JSON file that the adapter reads.",
 )
 @click.option("--code-set", required=True, help="Codes of its answers, such as iso20022.")
@@ -164,6 +164,8 @@ def remove_(*, code_set: str, code: str, data_dir: Path | None) -> None:
 def _read_config(path: Path) -> dict[str, Any]:
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except OSError as failed:
+        raise InvalidInput("config", f"{path}: {failed.strerror}") from failed
     except msgspec.DecodeError as refused:
         raise InvalidInput("config", f"{path} is not a JSON object: {refused}") from refused
 

@@ -41,6 +41,7 @@ def _http_config(chosen: SimulatorConfig) -> dict[str, Any]:
             "url": f"{chosen.url}/payments",
             "body": {
                 "instruction_id": "{instruction_id}",
+                "outbox_id": "{outbox_id}",
                 "participant_id": "{participant_id}",
                 "sequence_id": "{sequence_id}",
                 "amount": "{amount}",

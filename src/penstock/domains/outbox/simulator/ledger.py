@@ -6,11 +6,11 @@ It alone says how often an instruction was paid. Every booking is on the disk be
 import sqlite3
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from msgspec import Struct
 
-from penstock.domains.outbox.simulator.order import Order
+from penstock.domains.outbox.simulator.order import Later, Order
 
 # A booking survives a crash of the machine, not only of the process.
 SETTINGS = ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", "PRAGMA busy_timeout = 10000")
@@ -19,28 +19,34 @@ CREATE TABLE IF NOT EXISTS payment (
     payment_no INTEGER PRIMARY KEY AUTOINCREMENT,
     key TEXT NOT NULL,
     instruction_id TEXT NOT NULL,
+    outbox_id TEXT NOT NULL,
     participant_id TEXT NOT NULL,
     sequence_id INTEGER NOT NULL,
     amount TEXT NOT NULL,
     currency TEXT NOT NULL,
     code TEXT NOT NULL,
     is_booked INTEGER NOT NULL,
-    booked_at REAL NOT NULL,
-    visible_at REAL NOT NULL
+    visible_at REAL NOT NULL,
+    later_code TEXT,
+    later_at REAL
 ) STRICT
 """
 INDEX = "CREATE INDEX IF NOT EXISTS payment_by_key ON payment (key, payment_no)"
 INSERT = """
-INSERT INTO payment (key, instruction_id, participant_id, sequence_id, amount, currency, code,
-    is_booked, booked_at, visible_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO payment (key, instruction_id, outbox_id, participant_id, sequence_id, amount, currency,
+    code, is_booked, visible_at, later_code, later_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+FIND = "SELECT * FROM payment WHERE payment_no = ?"
 FIND_FIRST = "SELECT * FROM payment WHERE key = ? ORDER BY payment_no LIMIT 1"
 FIND_VISIBLE = """
 SELECT * FROM payment WHERE key = ? AND visible_at <= ? ORDER BY payment_no LIMIT 1
 """
 LIST = "SELECT * FROM payment WHERE payment_no > ? ORDER BY payment_no LIMIT ?"
-CHANGE = "UPDATE payment SET code = ? WHERE key = ? AND is_booked = 1 AND code = 'ACCEPTED'"
+CHANGE = """
+UPDATE payment SET code = ?, later_code = NULL
+WHERE key = ? AND is_booked = 1 AND code = 'ACCEPTED'
+"""
 COUNT = "SELECT count(*), count(DISTINCT instruction_id) FROM payment WHERE is_booked = 1"
 REPEATED = """
 SELECT instruction_id, count(*) FROM payment
@@ -51,14 +57,13 @@ ORDER BY instruction_id
 LIMIT 1000
 """
 
-Later = Literal["SETTLED", "RETURNED"]
-
 
 class Payment(Struct, frozen=True, kw_only=True):
     """What a client asks the simulator to pay."""
 
     key: str
     instruction_id: str
+    outbox_id: str
     participant_id: str
     sequence_id: int
     amount: str
@@ -71,6 +76,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     payment_no: int
     key: str
     instruction_id: str
+    outbox_id: str
     participant_id: str
     sequence_id: int
     amount: str
@@ -115,18 +121,18 @@ class Ledger:
             cursor = self._db.execute(
                 INSERT,
                 (
-                    payment.key, payment.instruction_id, payment.participant_id,
-                    payment.sequence_id, payment.amount, payment.currency, order.code,
-                    order.is_booked, now, now + order.hidden_seconds,
+                    payment.key, payment.instruction_id, payment.outbox_id,
+                    payment.participant_id, payment.sequence_id, payment.amount, payment.currency,
+                    order.code, order.is_booked, now + order.hidden_seconds,
+                    order.later, now + order.later_seconds,
                 ),
             )  # fmt: skip
-            number = cursor.lastrowid
-            assert number is not None, "the row was inserted"
+            entry = _read(self._db.execute(FIND, (cursor.lastrowid,)).fetchone())
             self._db.execute("COMMIT")
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
-        return _entry(number, payment, order), True
+        return entry, True
 
     def find(self, key: str) -> Entry | None:
         """Return the first visible payment with a key."""
@@ -156,29 +162,22 @@ class Ledger:
         return None if row is None else _read(row)
 
 
-def _read(row: tuple[int, str, str, str, int, str, str, str, int, float, float]) -> Entry:
-    return Entry(
-        payment_no=row[0],
-        key=row[1],
-        instruction_id=row[2],
-        participant_id=row[3],
-        sequence_id=row[4],
-        amount=row[5],
-        currency=row[6],
-        code=row[7],
-        is_booked=bool(row[8]),
-    )
-
-
-def _entry(number: int, payment: Payment, order: Order) -> Entry:
+def _read(row: tuple[Any, ...]) -> Entry:
+    """Return an entry as it is now: a payment that was accepted changes when its time has come."""
+    *columns, _visible_at, later_code, later_at = row
+    number, key, instruction_id, outbox_id, participant_id, sequence_id, *money = columns
+    amount, currency, code, is_booked = money
+    if code == "ACCEPTED" and later_code is not None and time.time() >= later_at:
+        code = later_code
     return Entry(
         payment_no=number,
-        key=payment.key,
-        instruction_id=payment.instruction_id,
-        participant_id=payment.participant_id,
-        sequence_id=payment.sequence_id,
-        amount=payment.amount,
-        currency=payment.currency,
-        code=order.code,
-        is_booked=order.is_booked,
+        key=key,
+        instruction_id=instruction_id,
+        outbox_id=outbox_id,
+        participant_id=participant_id,
+        sequence_id=sequence_id,
+        amount=amount,
+        currency=currency,
+        code=code,
+        is_booked=bool(is_booked),
     )

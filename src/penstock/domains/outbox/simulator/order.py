@@ -8,6 +8,7 @@ BOOKED = frozenset({"PAID", "ACCEPTED"})  # The codes whose payments are booked.
 FINAL = frozenset({"REJECTED"})  # Not booked, and the same answer to every repeat.
 
 Moment = Literal["before_booking", "after_booking"]
+Later = Literal["SETTLED", "RETURNED"]
 Seconds = Annotated[float, Meta(ge=0, le=3_600)]
 
 
@@ -17,7 +18,8 @@ class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `instruction_id` selects the payments of an order that a test gives; None is any. `lose` closes
     the connection without an answer, `crash` ends the process. `delay_seconds` is before the
     booking, `reply_delay_seconds` after it. Queries do not find the payment for `hidden_seconds`.
-    `is_repeatable` books it again if it comes again, as a rail without idempotency does.
+    `is_repeatable` books it again if it comes again, as a rail without idempotency does. A payment
+    with the code ACCEPTED becomes `later` after `later_seconds`.
     """
 
     instruction_id: str | None = None
@@ -31,6 +33,8 @@ class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lose: Moment | None = None
     crash: Moment | None = None
     is_repeatable: bool = False
+    later: Later | None = None
+    later_seconds: Seconds = 0
 
     @property
     def is_booked(self) -> bool:

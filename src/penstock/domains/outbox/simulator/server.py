@@ -18,8 +18,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from penstock.domains.outbox.simulator.ledger import Entry, Later, Ledger, Payment, Totals
-from penstock.domains.outbox.simulator.order import Moment, Order, OrderBook
+from penstock.domains.outbox.simulator.ledger import Entry, Ledger, Payment, Totals
+from penstock.domains.outbox.simulator.order import Later, Moment, Order, OrderBook
+from penstock.domains.outbox.simulator.report import Report, send_report
 
 T = TypeVar("T")
 
@@ -37,16 +38,18 @@ class NewPayment(Struct, frozen=True, kw_only=True):
     instruction_id: str
     amount: str
     currency: str
+    outbox_id: str = ""
     participant_id: str = ""
     sequence_id: int = 0
     simulate: Order | None = None
 
 
 class Settlement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What becomes of a payment that was accepted."""
+    """What becomes of a payment that was accepted, and who is told of it, if anybody."""
 
     key: str
     code: Later
+    report: Report | None = None
 
 
 class Answer(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -132,6 +135,7 @@ class Simulator:
         payment = Payment(
             key=key,
             instruction_id=new.instruction_id,
+            outbox_id=new.outbox_id,
             participant_id=new.participant_id,
             sequence_id=new.sequence_id,
             amount=new.amount,
@@ -162,6 +166,12 @@ class Simulator:
     async def _settle(self, asked: Settlement) -> tuple[int, bytes]:
         if not await self._in_thread(lambda: self.ledger.change(asked.key, asked.code)):
             raise _Refused(HTTPStatus.NOT_FOUND, "no accepted payment has this key")
+        entry = await self._in_thread(lambda: self.ledger.find(asked.key))
+        if entry is not None and asked.report is not None:
+            try:
+                await asyncio.to_thread(send_report, asked.report, entry)
+            except OSError as failed:
+                raise _Refused(HTTPStatus.BAD_GATEWAY, "the report was not taken") from failed
         return await self._query(asked.key)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:

@@ -19,7 +19,7 @@ from penstock.domains.outbox.simulator.settings import SimulatorSettings
 from penstock.postgres.pool import Queries
 from penstock.postgres.statement import statement
 
-READ_DATA_DIRECTORY = statement("penstock.domains.outbox", "read_data_directory.sql")
+READ_DATA_DIRECTORY = statement(__package__, "read_data_directory.sql")
 
 LEDGER = "outbox-simulator.sqlite3"
 LOCK_FILE = "penstock.lock"  # What an embedded server has beside its folder.
