@@ -8,7 +8,7 @@ from msgspec import Meta, Struct, field
 from penstock.domains.outbox import codes, rails
 from penstock.domains.outbox.destination import DestinationScheme
 from penstock.domains.outbox.rail import CodeClass
-from penstock.domains.outbox.simulator.ledger import Entry, Totals
+from penstock.domains.outbox.simulator.entry import Entry, Totals
 
 Name = Annotated[str, Meta(min_length=1, max_length=63)]
 CodeText = Annotated[str, Meta(min_length=1, max_length=64)]

@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
+from penstock.domains.outbox.simulator.entry import Entry, Payment, Totals
 from penstock.domains.outbox.simulator.order import Later, Order
 
 # A booking survives a crash of the machine, not only of the process.
@@ -56,46 +55,6 @@ HAVING count(*) > 1
 ORDER BY instruction_id
 LIMIT 1000
 """
-
-
-class Payment(Struct, frozen=True, kw_only=True):
-    """What a client asks the simulator to pay."""
-
-    key: str
-    instruction_id: str
-    outbox_id: str
-    participant_id: str
-    sequence_id: int
-    amount: str
-    currency: str
-
-
-class Entry(Struct, frozen=True, kw_only=True):
-    """One payment in the ledger; only one that is booked has moved money."""
-
-    payment_no: int
-    key: str
-    instruction_id: str
-    outbox_id: str
-    participant_id: str
-    sequence_id: int
-    amount: str
-    currency: str
-    code: str
-    is_booked: bool
-
-    @property
-    def reference(self) -> str:
-        """Return the reference that clients get."""
-        return f"sim-{self.payment_no}"
-
-
-class Totals(Struct, frozen=True, kw_only=True):
-    """How many payments were booked, for how many instructions, and which of them repeatedly."""
-
-    bookings: int
-    instructions: int
-    repeated: dict[str, int]
 
 
 class Ledger:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct
 
-from penstock.domains.outbox.simulator.ledger import Entry
+from penstock.domains.outbox.simulator.entry import Entry
 
 TIMEOUT_SECONDS = 10
 

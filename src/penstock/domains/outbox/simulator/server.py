@@ -18,7 +18,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from penstock.domains.outbox.simulator.ledger import Entry, Ledger, Payment, Totals
+from penstock.domains.outbox.simulator.entry import Entry, Payment, Totals
+from penstock.domains.outbox.simulator.ledger import Ledger
 from penstock.domains.outbox.simulator.order import Later, Moment, Order, OrderBook
 from penstock.domains.outbox.simulator.report import Report, send_report
 

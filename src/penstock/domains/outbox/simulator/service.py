@@ -13,7 +13,7 @@ from pathlib import Path
 from penstock.contract import Resources
 from penstock.domains.outbox.errors import NoSimulator
 from penstock.domains.outbox.rails import SIMULATOR, RailRow, list_rails, put_rail
-from penstock.domains.outbox.simulator.ledger import Entry, Totals
+from penstock.domains.outbox.simulator.entry import Entry, Totals
 from penstock.domains.outbox.simulator.server import Simulator, open_simulator, serving
 from penstock.domains.outbox.simulator.settings import SimulatorSettings
 from penstock.postgres.pool import Queries
