@@ -316,9 +316,10 @@ async def test_an_accepted_payment_changes_by_itself_when_its_time_has_come(tmp_
     async with simulating(tmp_path) as (_, url), client_of(url) as client:
         order = {"code": "ACCEPTED", "later": "RETURNED"}
         far = order | {"later_seconds": 3_600}
-        await pay(client, "now", simulate=order)
+        accepted = await pay(client, "now", simulate=order)
         await pay(client, "far", instruction_id="pay-2", simulate=far)
 
+        assert accepted.json()["code"] == "ACCEPTED"
         assert (await client.get("/payments/now")).json()["code"] == "RETURNED"
         assert (await client.get("/payments/far")).json()["code"] == "ACCEPTED"
 

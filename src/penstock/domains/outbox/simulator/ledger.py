@@ -4,9 +4,12 @@ It alone says how often an instruction was paid. Every booking is on the disk be
 """
 
 import sqlite3
+import threading
 import time
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from penstock.domains.outbox.simulator.entry import Entry, Payment, Totals
 from penstock.domains.outbox.simulator.order import Later, Order
@@ -61,6 +64,8 @@ class Ledger:
     """One file. Calls block for the time of a write to the disk; one at a time."""
 
     def __init__(self, path: Path) -> None:
+        # A caller may be cancelled while its thread still writes; the next one waits for it.
+        self._mutex = threading.Lock()
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         for statement in (*SETTINGS, TABLE, INDEX):
             self._db.execute(statement)
@@ -70,6 +75,38 @@ class Ledger:
 
         A key that is there already returns its first entry, unless the order allows a repeat.
         """
+        with self._mutex:
+            return self._book(payment, order)
+
+    def find(self, key: str) -> Entry | None:
+        """Return the first visible payment with a key."""
+        with self._mutex:
+            row = self._db.execute(FIND_VISIBLE, (key, time.time())).fetchone()
+        return None if row is None else _read(row)
+
+    def change(self, key: str, code: Later) -> bool:
+        """Settle or return a payment that was accepted; return whether there was one."""
+        with self._mutex:
+            return self._db.execute(CHANGE, (code, key)).rowcount > 0
+
+    def list(self, *, after: int = 0, limit: int = 1_000) -> list[Entry]:
+        """Return a page of payments, the oldest first."""
+        with self._mutex:
+            return [_read(row) for row in self._db.execute(LIST, (after, limit))]
+
+    def totals(self) -> Totals:
+        """Return how often instructions were paid."""
+        with self._mutex:
+            bookings, instructions = self._db.execute(COUNT).fetchone()
+            repeated = dict(self._db.execute(REPEATED).fetchall())
+        return Totals(bookings=bookings, instructions=instructions, repeated=repeated)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._mutex:
+            self._db.close()
+
+    def _book(self, payment: Payment, order: Order) -> tuple[Entry, bool]:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             row = None if order.is_repeatable else self._find(payment.key)
@@ -91,30 +128,7 @@ class Ledger:
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
-        return entry, True
-
-    def find(self, key: str) -> Entry | None:
-        """Return the first visible payment with a key."""
-        row = self._db.execute(FIND_VISIBLE, (key, time.time())).fetchone()
-        return None if row is None else _read(row)
-
-    def change(self, key: str, code: Later) -> bool:
-        """Settle or return a payment that was accepted; return whether there was one."""
-        return self._db.execute(CHANGE, (code, key)).rowcount > 0
-
-    def list(self, *, after: int = 0, limit: int = 1_000) -> list[Entry]:
-        """Return a page of payments, the oldest first."""
-        return [_read(row) for row in self._db.execute(LIST, (after, limit))]
-
-    def totals(self) -> Totals:
-        """Return how often instructions were paid."""
-        bookings, instructions = self._db.execute(COUNT).fetchone()
-        repeated = dict(self._db.execute(REPEATED).fetchall())
-        return Totals(bookings=bookings, instructions=instructions, repeated=repeated)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._db.close()
+        return replace(entry, code=order.code), True  # Accepted first, whatever comes later.
 
     def _find(self, key: str) -> Entry | None:
         row = self._db.execute(FIND_FIRST, (key,)).fetchone()
