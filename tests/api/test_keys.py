@@ -70,6 +70,17 @@ async def test_a_key_is_made_shown_once_and_works(callers: Callers) -> None:
     assert token.rsplit("_", 1)[-1] not in (await callers.admin.get("/audit")).text
 
 
+async def test_a_key_that_is_made_over_rest_names_the_key_that_made_it(callers: Callers) -> None:
+    """What a producer asks for must not be approved with a key that it has made."""
+    body = {"name": "second", "scopes": ["approve"]}
+
+    made = (await callers.admin.post("/keys", json=body)).json()["key"]
+
+    listed = {key["key_id"]: key for key in (await callers.admin.get("/keys")).json()["keys"]}
+    assert listed[made["created_by"]]["name"] == "admin"
+    assert listed[made["created_by"]]["created_by"] is None
+
+
 async def test_a_revoked_key_is_refused_at_once(callers: Callers) -> None:
     made = (await callers.admin.post("/keys", json={"name": "old", "scopes": ["read"]})).json()
     headers = {"Authorization": f"Bearer {made['token']}"}

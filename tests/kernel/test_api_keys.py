@@ -3,7 +3,15 @@
 import pytest
 
 from penstock.base.errors import InvalidInput
-from penstock.kernel.api_keys import authenticate, create_key, list_keys, revoke_key
+from penstock.kernel.api_keys import (
+    SCOPES,
+    Scope,
+    authenticate,
+    create_key,
+    is_made_by,
+    list_keys,
+    revoke_key,
+)
 from penstock.kernel.errors import Unauthenticated, UnknownKey
 from penstock.kernel.inspect import list_audit
 from penstock.postgres.pool import Connection
@@ -115,6 +123,40 @@ async def test_making_and_revoking_a_key_are_audited(db: Connection) -> None:
 async def test_revoking_what_does_not_exist_is_an_error(db: Connection) -> None:
     with pytest.raises(UnknownKey):
         await revoke_key(db, "nothing", who="ops")
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_admin_has_every_scope_except_approve(db: Connection, scope: Scope) -> None:
+    """Who administers must not become the second person of a decision by that alone."""
+    admin, _ = await create_key(db, "admin", ["admin"], who="test")
+    approver, _ = await create_key(db, "ann", ["approve"], who="test")
+
+    assert admin.allows(scope) == (scope != "approve")
+    assert approver.allows(scope) == (scope == "approve")
+
+
+async def test_a_key_knows_the_keys_that_made_it(db: Connection) -> None:
+    """A key must not approve what the key that made it has asked for, whatever is in between."""
+    first, _ = await create_key(db, "first", ["admin"], who="cli:ann")
+    second, _ = await create_key(db, "second", ["admin"], who=first.caller)
+    third, _ = await create_key(db, "third", ["approve"], who=second.caller)
+    other, _ = await create_key(db, "other", ["approve"], who="cli:ann")
+
+    assert (first.created_by, second.created_by) == (None, first.key_id)
+    assert await is_made_by(db, third.key_id, first.key_id)
+    assert await is_made_by(db, first.key_id, first.key_id)
+    assert not await is_made_by(db, other.key_id, first.key_id)
+    assert not await is_made_by(db, first.key_id, third.key_id)
+
+
+async def test_a_given_token_again_keeps_the_key_that_made_it(db: Connection) -> None:
+    maker, _ = await create_key(db, "maker", ["admin"], who="test")
+    token = "given-by-the-environment"
+    await create_key(db, "one", ["read"], who=maker.caller, token=token)
+
+    again, _ = await create_key(db, "one", ["approve"], who="test", token=token)
+
+    assert again.created_by == maker.key_id
 
 
 async def test_a_revoked_token_given_again_stays_revoked(db: Connection) -> None:

@@ -46,6 +46,8 @@ REMOVED = (
     r"function webhook_(deliveries|progress)\(.*",
     # Held and dead items keep their due instant; attempts of operators and of cancelled items.
     r"function (locate|replay_dead|move_due_instants)\(.*",
+    # The scope `approve`.
+    r"constraint api_key\.scopes_are_known .*",
 )
 ADDED = (
     r"(relation|column|constraint) lane_pacing\b.*",
@@ -114,6 +116,9 @@ ADDED = (
     r"relation retained_item_by_age\b.*",
     r"(relation|column|view) ending\b.*",
     r"function trim_items\(.*",
+    # The scope `approve`, and which key made a key.
+    r"constraint api_key\.scopes_are_known .*'approve'.*",
+    r"column api_key\.created_by .*",
     # A concurrency over all workers.
     r"(column|constraint) lane\b.*concurrency_total.*",
     r"function items_in_flight\(.*",

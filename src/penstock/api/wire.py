@@ -386,19 +386,20 @@ class Workers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An API key to create; the scope `admin` implies the others."""
+    """An API key to create; the scope `admin` implies the others, except `approve`."""
 
     name: Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
-    scopes: Annotated[list[Scope], Meta(min_length=1, max_length=3)]
+    scopes: Annotated[list[Scope], Meta(min_length=1, max_length=4)]
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """An API key without its secret."""
+    """An API key without its secret; `created_by` is the key that made it, if one did."""
 
     key_id: str
     name: str
     scopes: list[Scope]
     created_at: datetime
+    created_by: str | None
     revoked_at: datetime | None
 
 

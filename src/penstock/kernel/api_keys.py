@@ -15,26 +15,41 @@ from penstock.postgres.pool import Connection, Queries
 from penstock.postgres.statement import statement
 
 CREATE_KEY = statement(__package__, "create_key.sql")
+IS_MADE_BY = statement(__package__, "is_made_by.sql")
 LIST_KEYS = statement(__package__, "list_keys.sql")
 READ_KEY = statement(__package__, "read_key.sql")
 REVOKE_KEY = statement(__package__, "revoke_key.sql")
 
-Scope = Literal["produce", "read", "admin"]
+Scope = Literal["produce", "read", "approve", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 PREFIX = "psk"
+CALLER = "key:"  # Begins the name of a caller that used a key, in the audit and elsewhere.
 NAME_LENGTH_MAX = 100
 TOKEN_LENGTH_MIN = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """An API key without its secret."""
+    """An API key without its secret. `created_by` is the id of the key that made it, if one did."""
 
     key_id: str
     name: str
     scopes: list[Scope]
     created_at: datetime
+    created_by: str | None
     revoked_at: datetime | None
+
+    @property
+    def caller(self) -> str:
+        """The name under which what this key does is recorded."""
+        return f"{CALLER}{self.key_id}"
+
+    def allows(self, scope: Scope) -> bool:
+        """Return whether the key may do this. `admin` has every scope except `approve`.
+
+        Who administers must not become the second person of a decision by that alone.
+        """
+        return scope in self.scopes or (scope != "approve" and "admin" in self.scopes)
 
 
 async def create_key(
@@ -42,8 +57,9 @@ async def create_key(
 ) -> tuple[ApiKey, str]:
     """Create a key and return it with its token, which cannot be read again.
 
-    A given `token` (for automation) replaces the random one. The same token again updates name
-    and scopes; a revoked key stays revoked.
+    If `who` is the caller of a key, that key has made this one. A given `token` (for automation)
+    replaces the random one. The same token again updates name and scopes; a revoked key stays
+    revoked.
     """
     if not 1 <= len(name) <= NAME_LENGTH_MAX or not name.isprintable():
         raise InvalidInput("name", f"must have 1 to {NAME_LENGTH_MAX} printable characters")
@@ -54,7 +70,9 @@ async def create_key(
         raise InvalidInput("token", f"must have at least {TOKEN_LENGTH_MIN} characters")
     token = token or new_token()
     async with db.transaction():
-        row = await db.fetchrow(CREATE_KEY, _key_id(token), name, sorted(set(scopes)), _hash(token))
+        row = await db.fetchrow(
+            CREATE_KEY, _key_id(token), name, sorted(set(scopes)), _hash(token), key_id_of(who)
+        )
         if row is None:
             raise InvalidInput("token", "has the same first characters as another key")
         after = {"name": name, "scopes": sorted(set(scopes))}
@@ -78,6 +96,16 @@ async def revoke_key(db: Connection, key_id: str, *, who: str) -> None:
         if not await db.fetchval(REVOKE_KEY, key_id):
             raise UnknownKey(key_id)
         await audit(db, who, "key.revoked", subject=key_id)
+
+
+def key_id_of(who: str) -> str | None:
+    """Return the id of the key that a caller used; None for one without a key."""
+    return who.removeprefix(CALLER) if who.startswith(CALLER) else None
+
+
+async def is_made_by(db: Queries, key_id: str, maker_id: str) -> bool:
+    """Return whether a key is `maker_id`, or was made by it, directly or through other keys."""
+    return bool(await db.fetchval(IS_MADE_BY, key_id, maker_id))
 
 
 async def authenticate(db: Queries, token: str) -> ApiKey:

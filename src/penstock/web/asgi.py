@@ -74,7 +74,7 @@ class _App:
             return NOBODY
         key = await self.context.authenticator.authorize(request, endpoint.scope)
         note_caller(request, key.key_id)
-        return f"key:{key.key_id}"
+        return key.caller
 
 
 def _encoded(endpoint: Endpoint, returned: object) -> Response:

@@ -40,7 +40,7 @@ class Authenticator:
         key, until = self._cache.get(token, (None, 0.0))
         if key is None or until < monotonic():
             key = await self._keys.ask(token)
-        if scope not in key.scopes and "admin" not in key.scopes:
+        if not key.allows(scope):
             raise Forbidden(scope)
         return key
 

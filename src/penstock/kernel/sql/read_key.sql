@@ -1,4 +1,4 @@
 -- One key with its hash, for the comparison.
-SELECT key_id, name, scopes, created_at, revoked_at, secret_hash
+SELECT key_id, name, scopes, created_at, created_by, revoked_at, secret_hash
 FROM penstock.api_key
 WHERE key_id = $1;
