@@ -107,6 +107,10 @@ ADDED = (
     r"function insert_payment_outbox_pending\(.*",
     r"(relation|sequence) penstock_worker_dispatches\b.*",
     r"trigger CREATE TRIGGER (outbox|payment_outbox)_\w+ .*",
+    r"function (suspend_after_failure|find_outbox_limit)\(.*",
+    r"trigger CREATE TRIGGER failure_suspends .*",
+    r"sequence outbox_gap_gap_id_seq\b.*",
+    r"relation gap_is_recorded_once\b.*",
     # Items of an order key, and keys that a dead item blocks, are found by an index.
     r"(relation|index CREATE INDEX) (item_\w+order_key\w*|active_key_blocked)\b.*",
     r"function blocked_keys\(.*",

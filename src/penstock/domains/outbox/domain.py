@@ -1,6 +1,15 @@
 """What the outbox declares to the app; what runs is in runtime.py."""
 
 from penstock.contract import Domain, OwnedLane
+from penstock.domains.outbox.control_errors import (
+    AlreadyDecided,
+    ApprovalDenied,
+    DecisionRefused,
+    ResultUnknown,
+    UnknownCalendar,
+    UnknownSuspension,
+    UnknownSwitch,
+)
 from penstock.domains.outbox.errors import InstructionConflict, UnknownInstruction
 from penstock.domains.outbox.lanes import GUARDS, LANE, OWNER, POLICY
 
@@ -9,5 +18,15 @@ OUTBOX = Domain(
     name=OWNER,
     migration_packages=("penstock.domains.outbox",),
     lanes=(OwnedLane(name=LANE, policy=POLICY, guards=GUARDS),),
-    errors=(InstructionConflict, UnknownInstruction),
+    errors=(
+        AlreadyDecided,
+        ApprovalDenied,
+        DecisionRefused,
+        InstructionConflict,
+        ResultUnknown,
+        UnknownCalendar,
+        UnknownInstruction,
+        UnknownSuspension,
+        UnknownSwitch,
+    ),
 )

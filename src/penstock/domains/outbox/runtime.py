@@ -5,11 +5,12 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.contract import Kind, Resources, Runtime
+from penstock.contract import Kind, Resources, Runtime, Service
 from penstock.domains.outbox.accept import InstructionBatcher
 from penstock.domains.outbox.enqueue import Outbox
-from penstock.domains.outbox.http import instructions
+from penstock.domains.outbox.http import control, instructions
 from penstock.domains.outbox.lanes import LANE
+from penstock.domains.outbox.recheck import Recheck
 from penstock.kernel.item import Hold, Item, Snooze
 
 # Until an adapter sends: an instruction waits without costing an attempt.
@@ -27,7 +28,7 @@ def build(resources: Resources) -> Runtime:
     outbox = Outbox(pool=resources.pool)
     api = instructions.Api(batcher=InstructionBatcher(resources.pool))
     return Runtime(
-        endpoints=[*instructions.endpoints(api)],
+        endpoints=[*instructions.endpoints(api), *control.ENDPOINTS],
         kinds=[
             Kind(
                 lane=LANE,
@@ -36,6 +37,7 @@ def build(resources: Resources) -> Runtime:
                 when_unknown=Hold,
             )
         ],
+        services=[Service(name="recheck", run=Recheck(pool=resources.pool).run)],
         apis=[outbox],
     )
 

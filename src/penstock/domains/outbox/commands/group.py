@@ -2,6 +2,7 @@
 
 import click
 
+from penstock.domains.outbox.commands import approval, control, limits
 from penstock.domains.outbox.commands.instructions import list_, send, show
 from penstock.domains.outbox.commands.rails import code, rail
 
@@ -16,4 +17,5 @@ def outbox() -> None:
 
 for verb in (send, show, list_):
 for verb in (rail, code):
+for verb in (send, show, list_, *approval.COMMANDS, *control.COMMANDS, *limits.COMMANDS):
     outbox.add_command(verb)

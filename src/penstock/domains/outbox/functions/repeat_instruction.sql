@@ -24,6 +24,7 @@ BEGIN
             WHERE i.instruction_id = repeat_instruction.instruction_id
             ORDER BY i.generation DESC
             LIMIT 1
+            -- An operator who releases a failed instruction locks the row, too: one of both is first.
             FOR UPDATE;
             IF penstock.outbox_has_failed(known.outbox_id) THEN
                 INSERT INTO penstock.outbox_idempotency (
