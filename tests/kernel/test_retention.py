@@ -495,3 +495,33 @@ async def test_a_reader_of_the_history_delays_the_day_and_not_the_sweep(
 
     assert swept.rescued == 1
     assert ids(await try_claim(db, lane, now=today + LONG)) == [stuck]
+
+
+@pytest.mark.parametrize("has_partition", [True, False], ids=["daily", "older day"])
+@pytest.mark.parametrize("way", ["dropped", "trimmed"])
+async def test_rows_of_a_domain_leave_with_their_item(
+    db: Connection, lane: Lane, today: datetime, *, way: str, has_partition: bool
+) -> None:
+    """A domain that keeps bodies of its own needs no second retention for them."""
+    await db.execute(
+        "CREATE TABLE penstock.letter (item_id bigint PRIMARY KEY) PARTITION BY RANGE (item_id);"
+        "CREATE TABLE penstock.letter_kept PARTITION OF penstock.letter DEFAULT"
+    )
+    await db.fetchval("SELECT penstock.add_daily_table('letter', 'item_id')")
+    if not has_partition:
+        await db.execute(
+            cast("LiteralString", f"DROP TABLE penstock.letter_{today.strftime('%Y%m%d')}")
+        )
+    kept = await put(db, lane, due_at=today + 2 * LONG)
+    gone = await finish_many(db, lane, 20, now=today)
+    if way == "trimmed":
+        other = await create_lane(db, "other", who="test", retention=365 * DAY)
+        await finish_many(db, other, 20, now=today, prefix="other")
+    await db.execute("INSERT INTO penstock.letter SELECT unnest($1::bigint[])", [kept, *gone])
+    await open_days(db, now=today + LONG)
+
+    dropped = await apply_retention(db, now=today + LONG)
+
+    assert (today.date().isoformat() in dropped) == (way == "dropped")
+    rows = await db.fetch("SELECT item_id FROM penstock.letter")
+    assert [row["item_id"] for row in rows] == [kept]

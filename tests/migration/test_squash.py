@@ -48,6 +48,8 @@ REMOVED = (
     r"function (locate|replay_dead|move_due_instants)\(.*",
     # The scope `approve`.
     r"constraint api_key\.scopes_are_known .*",
+    # Rows of domains that belong to items.
+    r"function add_daily_table\(.*",
 )
 ADDED = (
     r"(relation|column|constraint) lane_pacing\b.*",
@@ -123,6 +125,10 @@ ADDED = (
     # The scope `approve`, and which key made a key.
     r"constraint api_key\.scopes_are_known .*'approve'.*",
     r"column api_key\.created_by .*",
+    # Rows of domains that belong to items, and dead items by time.
+    r"column daily_table\.item_column\b.*",
+    r"function add_daily_table\(.*item_column.*",
+    r"(relation|index CREATE INDEX) dead_by_time\b.*",
     # A concurrency over all workers.
     r"(column|constraint) lane\b.*concurrency_total.*",
     r"function items_in_flight\(.*",

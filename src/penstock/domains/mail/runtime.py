@@ -1,4 +1,4 @@
-"""What runs when the app opens: the handler of both lanes, the API, and the fixed fields."""
+"""What runs when the app opens: the handler of both lanes, services, the API, the fixed fields."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ from functools import partial
 from penstock.base.errors import BadSetting, InvalidInput
 from penstock.base.settings import Settings, variables_of
 from penstock.base.vault import Vault
-from penstock.contract import FixedField, Kind, Resources, Runtime
+from penstock.contract import FixedField, Kind, Resources, Runtime, Service
 from penstock.domains.mail.accept import MailBatcher
 from penstock.domains.mail.address import parse_address
 from penstock.domains.mail.dkim import DkimKey, read_key, sign
@@ -21,6 +21,7 @@ from penstock.domains.mail.passage import PERMIT_SLACK, Gates
 from penstock.domains.mail.preview import Previewer
 from penstock.domains.mail.relay import parse_smtp_url
 from penstock.domains.mail.results import ResultWriter
+from penstock.domains.mail.retain import Retainer
 from penstock.domains.mail.send import Send
 from penstock.domains.mail.settings import MailSettings
 from penstock.domains.mail.transmit import Transmit
@@ -85,6 +86,11 @@ def build(
                 when_unknown=Hold if chosen.mail_on_unknown == "hold" else Retry,
             )
             for lane in (LANE, BULK_LANE)
+        ],
+        services=[
+            Service(
+                name="mail.retention", run=Retainer(pool=resources.pool, log=resources.log).run
+            )
         ],
         apis=[mailer],
         fixed_fields=dict.fromkeys((LANE, BULK_LANE), fixed_fields(resources.settings, chosen)),

@@ -1,7 +1,8 @@
 -- Apply retention to one day. If few of its items must be kept, they move to the default partitions
 -- and the day's partitions are dropped: this returns true. If they are many, the lanes whose
 -- retention is over are noted, for the sweeper to trim from the day in batches. Kept are items that
--- are not finished, that are held or dead, or that ended within their lane's retention.
+-- are not finished, that are held or dead, or that ended within their lane's retention. Rows of
+-- domains that belong to items, as daily_table says, stay and leave with their item.
 -- Runs as its owner, because only the owner of a table may drop it; the caller may delete its rows.
 CREATE OR REPLACE FUNCTION penstock.drop_day(day date, at timestamptz) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -15,6 +16,7 @@ DECLARE
     items bigint;
     items_now bigint;
     moved_max bigint;
+    belonging record;
 BEGIN
     IF NOT has_table_privilege(session_user, 'penstock.item', 'DELETE') THEN
         RAISE insufficient_privilege USING MESSAGE = 'to drop a day needs DELETE on penstock.item';
@@ -122,6 +124,30 @@ BEGIN
         'INSERT INTO penstock.attempt SELECT a.* FROM penstock.attempt_%s AS a '
         'JOIN penstock_kept ON penstock_kept.id = a.item_id', suffix);
     EXECUTE format('DROP TABLE penstock.item_%s, penstock.attempt_%s', suffix, suffix);
+    -- After item, as producers lock them; one that waits for item holds none of these.
+    FOR belonging IN
+        SELECT name, item_column, name || '_' || suffix AS partition,
+            to_regclass('penstock.' || quote_ident(name || '_' || suffix)) IS NOT NULL AS is_daily
+        FROM penstock.daily_table
+        WHERE item_column IS NOT NULL
+        ORDER BY name
+    LOOP
+        IF belonging.is_daily THEN
+            EXECUTE format('ALTER TABLE penstock.%I DETACH PARTITION penstock.%I',
+                belonging.name, belonging.partition);
+            EXECUTE format(
+                'INSERT INTO penstock.%I SELECT d.* FROM penstock.%I AS d '
+                'JOIN penstock_kept ON penstock_kept.id = d.%I',
+                belonging.name, belonging.partition, belonging.item_column);
+            EXECUTE format('DROP TABLE penstock.%I', belonging.partition);
+        ELSE
+            -- The day is older than the table.
+            EXECUTE format(
+                'DELETE FROM penstock.%1$I AS d WHERE %2$I >= $1 AND %2$I < $2 '
+                'AND NOT EXISTS (SELECT FROM penstock_kept WHERE id = d.%2$I)',
+                belonging.name, belonging.item_column) USING low, high;
+        END IF;
+    END LOOP;
     DROP TABLE penstock_kept;
     RETURN true;
 END $$;

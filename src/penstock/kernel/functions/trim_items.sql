@@ -1,6 +1,6 @@
 -- Delete those of the given items that ended longer ago than their lane's retention, with their
--- attempts and all else that is known of them, except their keys. The others are listed in
--- retained_item, to be looked at again. Returns how many were deleted.
+-- attempts, the rows of domains that belong to them, and all else that is known of them, except their
+-- keys. The others are listed in retained_item, to be looked at again. Returns how many were deleted.
 -- Needs no lock on an item: one that has ended stays ended, and only ended ones are deleted.
 CREATE OR REPLACE FUNCTION penstock.trim_items(ids bigint[], at timestamptz) RETURNS bigint
 LANGUAGE plpgsql
@@ -11,6 +11,7 @@ AS $$
 DECLARE
     expired_ids bigint[];
     retained_ids bigint[];
+    belonging record;
 BEGIN
     WITH known AS MATERIALIZED (
         -- Grouped instead of joined: a join of two lists that have no index may take seconds.
@@ -41,6 +42,10 @@ BEGIN
     DELETE FROM penstock.moved WHERE item_id = ANY (expired_ids);
     DELETE FROM penstock.cancelled WHERE id = ANY (expired_ids);
     DELETE FROM penstock.item WHERE id = ANY (expired_ids);
+    FOR belonging IN SELECT name, item_column FROM penstock.daily_table WHERE item_column IS NOT NULL LOOP
+        EXECUTE format('DELETE FROM penstock.%I WHERE %I = ANY ($1)', belonging.name, belonging.item_column)
+        USING expired_ids;
+    END LOOP;
     -- Items that were dropped with their day are no longer listed either.
     DELETE FROM penstock.retained_item
     WHERE id = ANY (ARRAY(SELECT unnest(ids) EXCEPT SELECT unnest(retained_ids)));
