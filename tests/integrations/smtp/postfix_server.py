@@ -1,12 +1,19 @@
-"""A Postfix of the test's own: it receives on loopback and discards what it has queued."""
+"""A Postfix of the test's own: it receives on loopback, has one mailbox, and discards the rest."""
 
 import asyncio
 import os
+import pwd
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+import trustme
+
+# A mailbox is a folder that is owned by this account; the mails are files in new/.
+ACCOUNT = "nobody"
+MAILBOX = "ada@box.test"
 
 MAIN = """\
 compatibility_level = 3.6
@@ -23,6 +30,14 @@ mydestination = relay.test
 local_recipient_maps = inline:{{one=x two=x}}
 local_transport = discard:
 default_transport = discard:
+virtual_mailbox_domains = box.test
+virtual_mailbox_base = {folder}/boxes
+virtual_mailbox_maps = inline:{{ {{ {mailbox} = ada/ }} }}
+virtual_uid_maps = static:{uid}
+virtual_gid_maps = static:{gid}
+smtpd_tls_security_level = may
+smtpd_tls_chain_files = {folder}/etc/tls.pem
+smtpd_tls_received_header = yes
 mynetworks = 127.0.0.0/8
 smtpd_recipient_limit = 2
 message_size_limit = 100000
@@ -40,6 +55,8 @@ bounce unix - - n - 0 bounce
 defer unix - - n - 0 bounce
 trace unix - - n - 0 bounce
 discard unix - - n - - discard
+virtual unix - n n - - virtual
+tlsmgr unix - - n 1000? 1 tlsmgr
 anvil unix - - n - 1 anvil
 proxymap unix - - n - - proxymap
 """
@@ -53,18 +70,27 @@ def reason_to_skip() -> str | None:
 
 
 @asynccontextmanager
-async def postfix(port: int) -> AsyncGenerator[None]:
-    """Run Postfix; its folder is open to its own account, which folders of pytest are not."""
+async def postfix(port: int) -> AsyncGenerator[Path]:
+    """Run Postfix, and yield the folder of its mailbox.
+
+    Its own folder is open to its accounts, which folders of pytest are not.
+    """
     folder = Path(tempfile.mkdtemp(prefix="penstock-postfix-"))
     folder.chmod(0o755)
-    for name in ("etc", "spool", "data"):
+    for name in ("etc", "spool", "data", "boxes"):
         (folder / name).mkdir()
     shutil.chown(folder / "data", "postfix")
-    (folder / "etc" / "main.cf").write_text(MAIN.format(folder=folder))
+    shutil.chown(folder / "boxes", ACCOUNT)
+    account = pwd.getpwnam(ACCOUNT)
+    (folder / "etc" / "main.cf").write_text(
+        MAIN.format(folder=folder, mailbox=MAILBOX, uid=account.pw_uid, gid=account.pw_gid)
+    )
     (folder / "etc" / "master.cf").write_text(MASTER.format(port=port))
+    certificate = trustme.CA().issue_cert("127.0.0.1")
+    certificate.private_key_and_cert_chain_pem.write_to_path(folder / "etc" / "tls.pem")
     try:
         await _control(folder, "start")
-        yield
+        yield folder / "boxes" / "ada" / "new"
     finally:
         await _control(folder, "stop")
         shutil.rmtree(folder)
