@@ -3,9 +3,11 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
+import asyncpg
 from msgspec import Struct
 
-from penstock.postgres.pool import Connection
+from penstock.base.log import Logger
+from penstock.postgres.pool import CONNECTION_LOST, Connection
 
 EventType = Literal["mail.sent", "mail.failed", "mail.bounced", "mail.complained"]
 
@@ -29,3 +31,16 @@ Announce = Callable[[Connection, Sequence[MailEvent]], Awaitable[None]]
 
 async def announce_nothing(_db: Connection, _events: Sequence[MailEvent]) -> None:
     """Tell nobody."""
+
+
+async def announce_apart(
+    db: Connection, events: Sequence[MailEvent], *, announce: Announce, log: Logger
+) -> None:
+    """Announce in a savepoint: events that are refused must not undo the results."""
+    try:
+        async with db.transaction():
+            await announce(db, events)
+    except CONNECTION_LOST:
+        raise
+    except asyncpg.PostgresError as refused:
+        log.error("mail_event.refused", events=len(events), reason=type(refused).__name__)

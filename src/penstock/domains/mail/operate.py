@@ -29,8 +29,9 @@ async def replay_mail(db: Connection, mail_id: int, *, who: str) -> None:
     if item is None:
         raise UnknownMail(mail_id)
     async with db.transaction():
-        await db.execute(FORGET_FAILURES, mail_id)
         if item.state == "held":
             await operate.release(db, item.id, who=who, reason="the mail is replayed", owner=OWNER)
         else:
             await operate.retry(db, item.id, who=who, owner=OWNER)
+        # After the item has left `dead`: until then, failed results may still be written.
+        await db.execute(FORGET_FAILURES, mail_id)

@@ -15,9 +15,9 @@ from msgspec import Struct
 from penstock.base.aio import finish, retry_delays
 from penstock.base.coalesce import Coalescer
 from penstock.base.log import Logger
-from penstock.domains.mail.event import Announce, MailEvent
+from penstock.domains.mail.event import Announce, MailEvent, announce_apart
 from penstock.postgres.errors import DatabaseAway
-from penstock.postgres.pool import CONNECTION_LOST, Connection, Pool, database_away
+from penstock.postgres.pool import Pool, database_away
 from penstock.postgres.statement import statement
 
 RECORD_RESULTS = statement(__package__, "record_results.sql")
@@ -107,15 +107,6 @@ class ResultWriter:
                 for event in ending.events
             ]
             if events:
-                await self._announce_apart(db, events)
+                # Without its result a recipient would get a second copy.
+                await announce_apart(db, events, announce=self._announce, log=self._log)
         return are_written
-
-    async def _announce_apart(self, db: Connection, events: Sequence[MailEvent]) -> None:
-        """Announce in a savepoint: without its result a recipient would get a second copy."""
-        try:
-            async with db.transaction():
-                await self._announce(db, events)
-        except CONNECTION_LOST:
-            raise
-        except asyncpg.PostgresError as refused:
-            self._log.error("mail_event.refused", events=len(events), reason=type(refused).__name__)

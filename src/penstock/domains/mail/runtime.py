@@ -11,6 +11,7 @@ from penstock.base.vault import Vault
 from penstock.contract import FixedField, Kind, Resources, Runtime, Service
 from penstock.domains.mail.accept import MailBatcher
 from penstock.domains.mail.address import parse_address
+from penstock.domains.mail.dead_mails import DeadMails
 from penstock.domains.mail.dkim import DkimKey, read_key, sign
 from penstock.domains.mail.enqueue import Mailer
 from penstock.domains.mail.event import Announce
@@ -90,7 +91,16 @@ def build(
         services=[
             Service(
                 name="mail.retention", run=Retainer(pool=resources.pool, log=resources.log).run
-            )
+            ),
+            Service(
+                name="mail.dead",
+                run=DeadMails(
+                    pool=resources.pool,
+                    announce=announce,
+                    log=resources.log,
+                    meter=resources.meter,
+                ).run,
+            ),
         ],
         apis=[mailer],
         fixed_fields=dict.fromkeys((LANE, BULK_LANE), fixed_fields(resources.settings, chosen)),
