@@ -220,6 +220,44 @@ async def test_a_bounce_suppresses_the_address(outbox: Outbox, relay: SmtpServer
     assert (await outbox.client.delete(f"/mail-suppressions/{ADA}")).status_code == 204
 
 
+@pytest.mark.parametrize("reason", ["hard_bounce", "complaint", "unsubscribe", "manual"])
+async def test_a_mail_can_override_the_suppression_list(
+    outbox: Outbox, relay: SmtpServer, reason: str
+) -> None:
+    """For that mail alone; the list does not change."""
+    suppressed = {"address": ADA, "reason": reason}
+    assert (await outbox.client.post("/mail-suppressions", json=suppressed)).status_code == 204
+    asked = BODY | {"bulk": True}
+
+    overriding = body_of(
+        await outbox.client.post("/mails", json=asked | {"override_suppression": True}), 202
+    )
+    usual = body_of(await outbox.client.post("/mails", json=asked), 202)
+    await outbox.run()
+
+    assert await outbox.results(overriding["id"]) == ["sent"]
+    assert await outbox.results(usual["id"]) == ["suppressed"]
+    assert len(relay.messages) == 1
+
+
+async def test_a_mail_from_sql_can_override_the_suppression_list(
+    outbox: Outbox, relay: SmtpServer
+) -> None:
+    await outbox.client.post("/mail-suppressions", json={"address": ADA})
+    send = (
+        "SELECT penstock.send_mail('a@example.com', ARRAY[$1], 'Hi', 't',"
+        " override_suppression => $2)"
+    )
+    overriding = await outbox.app.pool.fetchval(send, ADA, True)
+    usual = await outbox.app.pool.fetchval(send, ADA, False)
+
+    await outbox.run()
+
+    assert await outbox.results(overriding) == ["sent"]
+    assert await outbox.results(usual) == ["suppressed"]
+    assert len(relay.messages) == 1
+
+
 async def test_one_click_unsubscribes_from_newsletters_and_not_from_other_mail(
     dsn: str, clock: FakeClock
 ) -> None:

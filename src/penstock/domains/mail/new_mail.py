@@ -45,6 +45,7 @@ class NewMail(Struct, frozen=True, kw_only=True):
     Either `subject` and bodies are given, or a `template`, which is rendered with `variables`. The
     same `key` again returns the first mail; with another content it raises KeyConflict. A mail that
     has not left at `not_after` fails. `bulk` is for newsletters: they do not delay other mails.
+    With `override_suppression` it is sent to suppressed addresses too.
     """
 
     sender: str
@@ -67,6 +68,7 @@ class NewMail(Struct, frozen=True, kw_only=True):
     relay: str | None = None
     unsubscribe: bool = False
     bulk: bool = False
+    override_suppression: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +174,7 @@ def _document(new: NewMail, mail: Mail, template: Template | None) -> dict[str, 
         "attachments": [_listed(each) for each in mail.attachments] or None,
         "relay": new.relay,
         "unsubscribe": new.unsubscribe or None,
+        "override_suppression": new.override_suppression or None,
         "key": new.key,
         "not_before": new.not_before,
         "not_after": new.not_after,

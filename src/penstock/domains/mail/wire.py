@@ -94,6 +94,7 @@ class NewMail(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     relay: Name | None = None
     unsubscribe: bool = False
     bulk: bool = False
+    override_suppression: bool = False
 
 
 class AcceptedMail(Struct, frozen=True, kw_only=True):
@@ -319,6 +320,7 @@ def to_new_mail(given: NewMail) -> Asked:
         relay=given.relay,
         unsubscribe=given.unsubscribe,
         bulk=given.bulk,
+        override_suppression=given.override_suppression,
     )
 
 

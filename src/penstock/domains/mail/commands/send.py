@@ -36,6 +36,7 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--not-before", help="When to send it: an instant, or a time from now such as +2h.")
 @click.option("--relay", help="SmtpRelay to use.")
 @click.option("--bulk", is_flag=True, help="Send it after mails that are not bulk.")
+@click.option("--override-suppression", is_flag=True, help="Send to suppressed addresses too.")
 @data_dir_option
 @json_option
 def send(  # noqa: PLR0913  One argument per option.
@@ -56,6 +57,7 @@ def send(  # noqa: PLR0913  One argument per option.
     not_before: str | None,
     relay: str | None,
     bulk: bool,
+    override_suppression: bool,
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
@@ -87,6 +89,7 @@ def send(  # noqa: PLR0913  One argument per option.
         not_before=parse_when(not_before, field="--not-before"),
         relay=relay,
         bulk=bulk,
+        override_suppression=override_suppression,
     )
 
     async def accept() -> dict[str, object]:

@@ -18,7 +18,8 @@ CREATE OR REPLACE FUNCTION penstock.send_mail(
     not_before timestamptz DEFAULT NULL,
     not_after timestamptz DEFAULT NULL,
     relay text DEFAULT NULL,
-    bulk boolean DEFAULT false
+    bulk boolean DEFAULT false,
+    override_suppression boolean DEFAULT false
 ) RETURNS bigint
 LANGUAGE sql AS $$
     SELECT mail_id
@@ -38,5 +39,6 @@ LANGUAGE sql AS $$
                 FROM unnest(reply_to) WITH ORDINALITY AS given (address, place)), '[]'),
             'subject', subject, 'text', text, 'html', html, 'headers', headers,
             'tags', to_jsonb(tags), 'attachments', attachments, 'relay', relay,
-            'key', key, 'not_before', not_before, 'not_after', not_after))])
+            'key', key, 'not_before', not_before, 'not_after', not_after,
+            'override_suppression', nullif(override_suppression, false)))])
 $$;

@@ -30,7 +30,7 @@ BEGIN
         INSERT INTO penstock.mail (
             id, accepted_at, lane, sender, sender_name, recipients, addresses, reply_to, subject, text,
             html, headers, tags, attachments, template, template_version, language, relay,
-            is_unsubscribable)
+            is_unsubscribable, overrides_suppression)
         SELECT accepted.item_id, send_mails.at, send_mails.lane, mail #>> '{from,address}',
             coalesce(mail #>> '{from,name}', ''), mail -> 'recipients',
             ARRAY(
@@ -42,7 +42,8 @@ BEGIN
             ARRAY(SELECT jsonb_array_elements_text(coalesce(mail -> 'tags', '[]'))),
             coalesce(mail -> 'attachments', '[]'), mail ->> 'template',
             (mail ->> 'template_version')::integer, mail ->> 'language', mail ->> 'relay',
-            coalesce((mail ->> 'unsubscribe')::boolean, false)
+            coalesce((mail ->> 'unsubscribe')::boolean, false),
+            coalesce((mail ->> 'override_suppression')::boolean, false)
         FROM unnest(send_mails.mails) WITH ORDINALITY AS given (mail, index)
         JOIN accepted USING (index)
         WHERE accepted.is_new

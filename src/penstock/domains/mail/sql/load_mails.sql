@@ -18,6 +18,7 @@ LEFT JOIN LATERAL (
     SELECT array_agg(s.address) AS addresses
     FROM penstock.mail_suppression AS s
     WHERE s.address = ANY (mail.addresses) AND (s.expires_at IS NULL OR s.expires_at > now())
+        AND NOT mail.overrides_suppression
         -- Who unsubscribes does not want newsletters, and still wants to reset a password.
         AND (s.reason <> 'unsubscribe' OR mail.is_unsubscribable OR mail.lane = 'penstock.mail.bulk')
 ) AS suppressed ON true
