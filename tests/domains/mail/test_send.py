@@ -6,7 +6,7 @@ import pytest
 
 from penstock.base.clock import FakeClock
 from penstock.kernel.item import Dead, Done, Hold, Retry, Snooze
-from tests.domains.mail.outbox import ADA, BEN, Outbox, opened_outbox
+from tests.domains.mail.outbox import ADA, BEN, Outbox, body_of, opened_outbox
 from tests.smtp_server import SmtpServer, Step, serving
 
 
@@ -280,6 +280,62 @@ async def test_a_limit_of_a_domain_leaves_others_alone(outbox: Outbox, relay: Sm
     assert await outbox.results(second) == ["sent"]
     assert (await outbox.row(second))["status"] == "queued"
     assert [each.recipients for each in relay.messages] == [(ADA,), ("eve@example.net",)]
+
+
+async def test_domains_of_a_group_share_a_limit(outbox: Outbox, relay: SmtpServer) -> None:
+    """One provider receives for both domains, and counts them together."""
+    group = {"name": "provider", "domains": ["Example.ORG", "example.net"]}
+    body_of(await outbox.client.put("/mail-groups", json=group))
+    await outbox.limit("group", "provider", per_hour=1)
+    first = await outbox.send(ADA, "ann@example.net")
+    second = await outbox.send("eve@example.net", "kim@example.com")
+
+    await outbox.run()
+
+    assert await outbox.results(first) == ["sent", "sent"]
+    assert await outbox.results(second) == ["sent"]
+    assert [set(each.recipients) for each in relay.messages] == [
+        {ADA, "ann@example.net"},
+        {"kim@example.com"},
+    ]
+
+
+async def test_a_domain_is_in_one_group_and_a_group_without_domains_is_gone(
+    outbox: Outbox,
+) -> None:
+    async def put(name: str, *domains: str) -> None:
+        body_of(
+            await outbox.client.put("/mail-groups", json={"name": name, "domains": list(domains)})
+        )
+
+    await put("one", "a.example", "b.example")
+    await put("two", "b.example")
+    moved = body_of(await outbox.client.get("/mail-groups"))["groups"]
+    await put("one")
+    left = body_of(await outbox.client.get("/mail-groups"))["groups"]
+
+    assert moved == [
+        {"name": "one", "domains": ["a.example"]},
+        {"name": "two", "domains": ["b.example"]},
+    ]
+    assert left == [{"name": "two", "domains": ["b.example"]}]
+
+
+@pytest.mark.parametrize(
+    ("group", "field"),
+    [
+        ({"name": "Big One", "domains": ["a.example"]}, "name"),
+        ({"name": "one", "domains": ["a.example", "b@c.example"]}, "domains[1]"),
+        ({"name": "one", "domains": ["m\u00fcnchen.de"]}, "domains[0]"),
+    ],
+)
+async def test_a_bad_group_is_refused_with_its_field(
+    outbox: Outbox, group: dict[str, object], field: str
+) -> None:
+    refused = await outbox.client.put("/mail-groups", json=group)
+
+    assert refused.status_code == 400
+    assert refused.json()["field"] == field
 
 
 async def test_a_named_relay_that_is_gone_keeps_the_mail_waiting(outbox: Outbox) -> None:

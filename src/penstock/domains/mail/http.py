@@ -8,7 +8,15 @@ from penstock.base.errors import InvalidInput
 from penstock.base.vault import Vault
 from penstock.contract.http import Call, Content, Endpoint, NoParameters, Stream, endpoint
 from penstock.contract.paging import read_id, take_page
-from penstock.domains.mail import batch, inspect, relay, suppression, template_store, wire
+from penstock.domains.mail import (
+    batch,
+    domain_group,
+    inspect,
+    relay,
+    suppression,
+    template_store,
+    wire,
+)
 from penstock.domains.mail.accept import MailBatcher
 from penstock.domains.mail.bounce import REPORT_BYTES_MAX, BounceInput, read_bounce, read_report
 from penstock.domains.mail.enqueue import Mailer
@@ -23,6 +31,7 @@ from penstock.postgres.pool import Pool
 
 MAIL_BYTES_MAX = 25 * 1024 * 1024  # Both bodies, and attachments as base64.
 TEMPLATE_BYTES_MAX = 1024 * 1024
+GROUP_BYTES_MAX = 3 * 1024 * 1024  # 10,000 domains of 253 characters.
 FORM_BYTES_MAX = 4 * 1024
 JSON = "application/json"
 REPORT = "message/rfc822"
@@ -198,6 +207,21 @@ async def put_limit(call: Call[NoParameters, wire.Limit]) -> wire.Limit:
     return call.body
 
 
+async def list_groups(call: Call[NoParameters, None]) -> wire.DomainGroups:
+    """Show the groups of domains."""
+    async with call.connection() as db:
+        found = await domain_group.list_domain_groups(db)
+    return wire.DomainGroups(groups=[wire.to_wire_group(each) for each in found])
+
+
+async def put_group(call: Call[NoParameters, wire.DomainGroup]) -> wire.DomainGroup:
+    """Set or remove a group of domains."""
+    given = domain_group.DomainGroup(name=call.body.name, domains=call.body.domains)
+    async with call.connection() as db:
+        made = await domain_group.put_domain_group(db, given, who=call.who)
+    return wire.to_wire_group(made)
+
+
 async def list_templates(call: Call[NoParameters, None]) -> wire.Templates:
     """Show the templates."""
     async with call.connection() as db:
@@ -280,11 +304,20 @@ def endpoints(api: Api) -> tuple[Endpoint, ...]:
         ),
         endpoint(
             "GET", "/mail-limits", list_limits, scope="read",
-            summary="List the limits of relays, senders and domains",
+            summary="List the limits of relays, senders, domains and groups",
         ),
         endpoint(
             "PUT", "/mail-limits", put_limit, scope="admin",
             summary="Set a limit; without any number it is removed",
+        ),
+        endpoint(
+            "GET", "/mail-groups", list_groups, scope="read",
+            summary="List the groups of domains",
+        ),
+        endpoint(
+            "PUT", "/mail-groups", put_group, scope="admin",
+            summary="Set the domains of a group; without any it is removed",
+            body_bytes_max=GROUP_BYTES_MAX,
         ),
         endpoint(
             "GET", "/mail-templates", list_templates, scope="read",

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from penstock.base.vault import Vault
 from penstock.domains.mail.address import domain_of
+from penstock.domains.mail.domain_group import DomainGroup, list_domain_groups
 from penstock.domains.mail.mail import Address, Attachment, Mail, Recipient
 from penstock.domains.mail.message_id import make_message_id
 from penstock.domains.mail.relay import Limit, Limits, SmtpRelay, list_limits, list_relays
@@ -114,7 +115,7 @@ class MailLoader:
     def __init__(self, *, vault: Vault, default: SmtpRelay | None) -> None:
         self._vault = vault
         self._default = default
-        self._limits: tuple[list[Limit], Limits] = ([], Limits())
+        self._limits: tuple[list[Limit], list[DomainGroup], Limits] = ([], [], Limits())
 
     async def preload(
         self, db: Connection, items: Sequence[Item[MailRef]]
@@ -145,10 +146,12 @@ class MailLoader:
         }
 
     async def _read_limits(self, db: Queries) -> Limits:
-        listed = await list_limits(db)
-        if listed != self._limits[0]:
-            self._limits = (listed, Limits(listed))
-        return self._limits[1]
+        """Return the same object while no row has changed: it remembers rules."""
+        listed, groups = await list_limits(db), await list_domain_groups(db)
+        if (listed, groups) != self._limits[:2]:
+            by_domain = {domain: group.name for group in groups for domain in group.domains}
+            self._limits = (listed, groups, Limits(listed, groups=by_domain))
+        return self._limits[2]
 
 
 class BlobReader:

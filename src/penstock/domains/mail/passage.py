@@ -1,4 +1,4 @@
-"""The gates that a mail passes before it is sent: its relay, its sender, and each domain.
+"""The gates that a mail passes before it is sent: relay, sender, each group and each domain.
 
 A recipient whose domain is closed waits; the others are sent. Limits per hour and day are rows.
 """
@@ -77,7 +77,13 @@ class Gates:
             return
         if not await self._pass(passage, "sender", passage.mail.sender.address.lower()):
             return
+        groups: dict[str, bool] = {}  # Whether the mail may go to it.
         for domain, recipients in _by_domain(passage.mail, pending).items():
+            group = passage.mail.limits.group_of(domain)
+            if group is not None and group not in groups:
+                groups[group] = await self._pass(passage, "group", group)
+            if group is not None and not groups[group]:
+                continue
             if await self._pass(passage, "domain", domain):
                 passage.allowed += recipients
         wait = max((permit.wait for _, permit, _ in passage.permits), default=0.0)

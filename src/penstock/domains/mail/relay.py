@@ -23,7 +23,7 @@ PUT_LIMIT = statement(__package__, "put_limit.sql")
 REMOVE_LIMIT = statement(__package__, "remove_limit.sql")
 
 TlsPolicy = Literal["none", "opportunistic", "starttls", "tls"]
-Scope = Literal["relay", "sender", "domain"]
+Scope = Literal["relay", "sender", "domain", "group"]
 
 DEFAULT_RELAY = "default"  # That of PENSTOCK_SMTP_URL; it has no row.
 SUBMISSION_PORT = 587
@@ -85,15 +85,22 @@ class Limit:
 
 
 class Limits:
-    """The limits by scope and name, with the rules of the gate for each."""
+    """The limits by scope and name, with the rules of the gate for each, and groups by domain."""
 
-    def __init__(self, limits: Iterable[Limit] = ()) -> None:
+    def __init__(
+        self, limits: Iterable[Limit] = (), *, groups: Mapping[str, str] | None = None
+    ) -> None:
         self._limits = {(each.scope, each.name): each for each in limits}
+        self._groups = groups or {}
         self._rules: dict[tuple[str, str, int], Rules] = {}
 
     def find(self, scope: Scope, name: str) -> Limit | None:
         """Return the limit of a name, or that of *, which each name has for itself."""
         return self._limits.get((scope, name)) or self._limits.get((scope, "*"))
+
+    def group_of(self, domain: str) -> str | None:
+        """Return the group of a recipient's domain."""
+        return self._groups.get(domain)
 
     def rules(self, scope: Scope, name: str, *, concurrency: int, ttl: timedelta) -> Rules:
         """Return the same object for the same name: gates recognise it faster."""

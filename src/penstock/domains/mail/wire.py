@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 
 from penstock.contract.paging import Limit as PageLimit
-from penstock.domains.mail import inspect, relay, suppression, template_store
+from penstock.domains.mail import domain_group, inspect, relay, suppression, template_store
 from penstock.domains.mail.inspect import Status
 from penstock.domains.mail.new_mail import NewAttachment
 from penstock.domains.mail.new_mail import NewMail as Asked
@@ -216,7 +216,7 @@ class Relays(Struct, frozen=True, kw_only=True):
 
 
 class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A limit of a relay, a sender or a domain; the name `*` is for all others of its scope."""
+    """A limit of a relay, a sender, a domain or a group; `*` is for all others of its scope."""
 
     scope: Scope
     name: Annotated[str, Meta(min_length=1, max_length=320)]
@@ -230,6 +230,19 @@ class Limits(Struct, frozen=True, kw_only=True):
     """All limits."""
 
     limits: list[Limit]
+
+
+class DomainGroup(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Domains that one provider receives for; a limit of the scope `group` has this name."""
+
+    name: Name
+    domains: list[Annotated[str, Meta(min_length=1, max_length=253)]]
+
+
+class DomainGroups(Struct, frozen=True, kw_only=True):
+    """All groups of domains."""
+
+    groups: list[DomainGroup]
 
 
 class NewTemplate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -429,6 +442,11 @@ def to_wire_limit(found: relay.Limit) -> Limit:
         per_hour=found.per_hour,
         per_day=found.per_day,
     )
+
+
+def to_wire_group(found: domain_group.DomainGroup) -> DomainGroup:
+    """Return a group of domains for a response."""
+    return DomainGroup(name=found.name, domains=list(found.domains))
 
 
 def to_wire_template(found: template_store.TemplateView) -> Template:

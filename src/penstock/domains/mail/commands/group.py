@@ -4,7 +4,7 @@ import click
 
 from penstock.domains.mail.commands.inspect import list_, preview, show
 from penstock.domains.mail.commands.operate import cancel, replay
-from penstock.domains.mail.commands.relay import limit, relay
+from penstock.domains.mail.commands.relay import group, limit, relay
 from penstock.domains.mail.commands.send import send
 from penstock.domains.mail.commands.suppress import suppress
 from penstock.domains.mail.commands.template import template
@@ -18,5 +18,5 @@ def mail() -> None:
     """
 
 
-for verb in (send, show, list_, preview, cancel, replay, suppress, relay, limit, template):
+for verb in (send, show, list_, preview, cancel, replay, suppress, relay, limit, group, template):
     mail.add_command(verb)

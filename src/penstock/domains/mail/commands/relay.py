@@ -1,4 +1,4 @@
-"""`penstock mail relay` and `limit`: where mails go, and how fast."""
+"""`penstock mail relay`, `limit` and `group`: where mails go, and how fast."""
 
 from dataclasses import asdict
 from datetime import timedelta
@@ -9,6 +9,11 @@ import click
 from penstock.console.database import ask, data_dir_option, find_dsn, operator
 from penstock.console.output import json_option, print_rows, without
 from penstock.contract.resources import choose_vault
+from penstock.domains.mail.domain_group import (
+    DomainGroup,
+    list_domain_groups,
+    put_domain_group,
+)
 from penstock.domains.mail.relay import (
     Limit,
     Scope,
@@ -105,11 +110,11 @@ def remove(*, name: str, data_dir: Path | None) -> None:
 
 @click.group()
 def limit() -> None:
-    """Set how many mails a relay, a sender or a domain gets."""
+    """Set how many mails a relay, a sender, a domain or a group of domains gets."""
 
 
 @limit.command("set")
-@click.argument("scope", type=click.Choice(["relay", "sender", "domain"]))
+@click.argument("scope", type=click.Choice(["relay", "sender", "domain", "group"]))
 @click.argument("name")
 @click.option("--per-second", type=float, help="Mails per second.")
 @click.option("--per-minute", type=float, help="Mails per minute, spread over it.")
@@ -145,3 +150,27 @@ def list_of_limits(*, data_dir: Path | None, as_json: bool) -> None:
     """List the limits."""
     rows = [asdict(each) for each in ask(data_dir, list_limits)]
     print_rows(rows, as_json=as_json, none="there are no limits")
+
+
+@click.group()
+def group() -> None:
+    """Group domains that one provider receives for, to limit them together."""
+
+
+@group.command("set")
+@click.argument("name")
+@click.argument("domains", nargs=-1)
+@data_dir_option
+def set_group(*, name: str, domains: tuple[str, ...], data_dir: Path | None) -> None:
+    """Let a group have these DOMAINS and no others; without any it is removed."""
+    made = DomainGroup(name=name, domains=domains)
+    ask(data_dir, lambda db: put_domain_group(db, made, who=operator()))
+
+
+@group.command("list")
+@data_dir_option
+@json_option
+def list_of_groups(*, data_dir: Path | None, as_json: bool) -> None:
+    """List the groups of domains."""
+    rows = [asdict(each) for each in ask(data_dir, list_domain_groups)]
+    print_rows(rows, as_json=as_json, none="there are no groups")
