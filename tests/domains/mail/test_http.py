@@ -163,6 +163,12 @@ async def test_a_replay_sends_to_those_who_did_not_get_it(
 
     assert (await outbox.row(mail_id))["status"] == "sent"
     assert [each.recipients for each in relay.messages] == [(ADA,), (BEN,)]
+    shown = body_of(await outbox.client.get(f"/mails/{mail_id}"))
+    assert [each["result"] for each in shown["recipients"]] == ["sent", "sent"]
+    (past,) = shown["past_results"]
+    assert (past["recipient_no"], past["address"], past["result"]) == (1, BEN, "failed")
+    assert past["reply"] == "451 try later"
+    assert past["replayed_at"] is not None
 
 
 async def test_an_unknown_mail_is_not_found(outbox: Outbox) -> None:

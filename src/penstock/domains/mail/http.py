@@ -150,15 +150,17 @@ async def list_mails(call: Call[wire.MailQuery, None]) -> wire.MailPage:
 
 
 async def show_mail(call: Call[wire.MailRef, None]) -> wire.MailDetail:
-    """Show a mail, its recipients and every attempt."""
+    """Show a mail, its recipients, their results, and every attempt."""
     mail_id = call.parameters.id
     async with call.connection() as db:
         found = await inspect.read_mail(db, mail_id)
         recipients = await inspect.list_recipients(db, mail_id)
+        past_results = await inspect.list_past_results(db, mail_id)
         attempts = await read_attempts(db, ItemId(mail_id))
     return wire.MailDetail(
         mail=wire.to_wire_mail(found),
         recipients=[wire.to_wire_recipient(each) for each in recipients],
+        past_results=past_results,
         attempts=[wire.to_wire_attempt(each) for each in attempts],
     )
 

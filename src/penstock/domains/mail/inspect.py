@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from penstock.domains.mail.errors import UnknownMail
 from penstock.kernel.enqueue import check_instant
@@ -13,6 +13,7 @@ from penstock.postgres.statement import statement
 LIST_MAILS = statement(__package__, "list_mails.sql")
 READ_MAIL = statement(__package__, "read_mail.sql")
 LIST_RESULTS = statement(__package__, "list_results.sql")
+LIST_PAST_RESULTS = statement(__package__, "list_past_results.sql")
 
 LOOKED_AT_MAX = 1_000  # Mails that one page by status looks at, as their state has no index.
 
@@ -80,6 +81,23 @@ class RecipientView:
     at: datetime | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastResult:
+    """A result that one recipient had until a replay."""
+
+    recipient_no: int
+    address: str
+    result: str
+    reply_class: str
+    phase: str | None
+    code: int | None
+    enhanced: str | None
+    reply: str | None
+    relay: str | None
+    at: datetime
+    replayed_at: datetime
+
+
 async def read_mail(db: Queries, mail_id: int) -> MailView:
     """Return one mail, or raise UnknownMail."""
     row = await db.fetchrow(READ_MAIL, mail_id)
@@ -117,14 +135,17 @@ async def list_mails(
 
 async def list_recipients(db: Queries, mail_id: int) -> list[RecipientView]:
     """Return the recipients of a mail in their order, with their results."""
-    rows = await db.fetch(LIST_RESULTS, mail_id)
-    return [
-        RecipientView(
-            **{("reply_class" if name == "class" else name): value for name, value in row.items()}
-        )
-        for row in rows
-    ]
+    return [RecipientView(**_result(row)) for row in await db.fetch(LIST_RESULTS, mail_id)]
+
+
+async def list_past_results(db: Queries, mail_id: int) -> list[PastResult]:
+    """Return what a mail's recipients had as results until its replays, the oldest first."""
+    return [PastResult(**_result(row)) for row in await db.fetch(LIST_PAST_RESULTS, mail_id)]
 
 
 def _to_mail(row: Row) -> MailView:
     return MailView(**dict(row.items()))
+
+
+def _result(row: Row) -> dict[str, Any]:
+    return {("reply_class" if name == "class" else name): value for name, value in row.items()}

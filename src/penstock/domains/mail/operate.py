@@ -9,7 +9,7 @@ from penstock.kernel.item import ItemId
 from penstock.postgres.pool import Connection
 from penstock.postgres.statement import statement
 
-FORGET_FAILURES = statement(__package__, "forget_failures.sql")
+REPLAY_FAILURES = statement(__package__, "replay_failures.sql")
 
 
 async def cancel_mail(db: Connection, mail_id: int, *, who: str) -> None:
@@ -34,4 +34,4 @@ async def replay_mail(db: Connection, mail_id: int, *, who: str) -> None:
         else:
             await operate.retry(db, item.id, who=who, owner=OWNER)
         # After the item has left `dead`: until then, failed results may still be written.
-        await db.execute(FORGET_FAILURES, mail_id)
+        await db.execute(REPLAY_FAILURES, mail_id)

@@ -168,10 +168,11 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class MailDetail(Struct, frozen=True, kw_only=True):
-    """A mail, its recipients with their results, and every attempt."""
+    """A mail, its recipients with their results, those before replays, and every attempt."""
 
     mail: Mail
     recipients: list[Recipient]
+    past_results: list[inspect.PastResult]
     attempts: list[Attempt]
 
 

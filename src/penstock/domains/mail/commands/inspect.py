@@ -12,9 +12,11 @@ from penstock.console.values import ITEM_ID, LIMIT, parse_when
 from penstock.domains.mail.inspect import (
     MailFilter,
     MailView,
+    PastResult,
     RecipientView,
     Status,
     list_mails,
+    list_past_results,
     list_recipients,
     read_mail,
 )
@@ -30,16 +32,21 @@ STATUSES = ("queued", "dispatching", "sent", "failed", "cancelled")
 def show(*, mail_id: int, data_dir: Path | None, as_json: bool) -> None:
     """Show a mail, and the result of each recipient."""
 
-    async def read(db: Connection) -> tuple[MailView, list[RecipientView]]:
-        return await read_mail(db, mail_id), await list_recipients(db, mail_id)
+    async def read(db: Connection) -> tuple[MailView, list[RecipientView], list[PastResult]]:
+        found = await read_mail(db, mail_id)
+        return found, await list_recipients(db, mail_id), await list_past_results(db, mail_id)
 
-    found, recipients = ask(data_dir, read)
+    found, recipients, past_results = ask(data_dir, read)
+    rows, past_rows = [asdict(each) for each in recipients], [asdict(each) for each in past_results]
     if as_json:
-        print_json({"mail": asdict(found), "recipients": [asdict(each) for each in recipients]})
+        print_json({"mail": asdict(found), "recipients": rows, "past_results": past_rows})
         return
     print_record(asdict(found), as_json=False)
     click.echo()
-    print_rows([asdict(each) for each in recipients], as_json=False, none="no recipients")
+    print_rows(rows, as_json=False, none="no recipients")
+    if past_rows:
+        click.echo("\nbefore replays:")
+        print_rows(past_rows, as_json=False, none="")
 
 
 @click.command("list")
