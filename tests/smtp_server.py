@@ -19,11 +19,15 @@ Step = Literal["BANNER", "EHLO", "STARTTLS", "AUTH", "MAIL", "RCPT", "DATA", "DO
 
 @dataclass(kw_only=True)
 class Order:
-    """Misbehave at one step: reply this, or hang, or drop the connection (after the reply)."""
+    """Misbehave at one step: reply this, or hang, or drop the connection (after the reply).
+
+    With `when`, wait for that first.
+    """
 
     reply: str | None
     drop: bool
     hang: bool
+    when: asyncio.Event | None
     times: int
     argument: str  # Only if the command contains it.
 
@@ -63,12 +67,17 @@ class SmtpServer:
         *,
         drop: bool = False,
         hang: bool = False,
+        when: asyncio.Event | None = None,
         times: int = 1,
         argument: str = "",
     ) -> None:
         """Misbehave at the next `times` of this step."""
-        order = Order(reply=reply, drop=drop, hang=hang, times=times, argument=argument)
-        self.orders.append((step, order))
+        self.orders.append(
+            (
+                step,
+                Order(reply=reply, drop=drop, hang=hang, when=when, times=times, argument=argument),
+            )
+        )
 
     async def reached(self, step: Step, count: int = 1) -> None:
         """Wait until a client has come to a step this often."""
@@ -210,6 +219,8 @@ class _Connection(SMTP):
         order = self._server.next_order(step, argument or "")
         if order is None:
             return None
+        if order.when is not None:
+            await order.when.wait()
         if order.hang:
             await self._stopped.wait()
         if order.drop:

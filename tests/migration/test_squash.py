@@ -113,6 +113,7 @@ ADDED = (
     r"trigger CREATE TRIGGER failure_suspends .*",
     r"sequence outbox_gap_gap_id_seq\b.*",
     r"relation gap_is_recorded_once\b.*",
+    r"function (mail_\w+|send_mails?|put_mail_blob|write_mail_results|take_mail_quota)\(.*",
     # Items of an order key, and keys that a dead item blocks, are found by an index.
     r"(relation|index CREATE INDEX) (item_\w+order_key\w*|active_key_blocked)\b.*",
     r"function blocked_keys\(.*",

@@ -1,11 +1,13 @@
 """One attempt against a relay that misbehaves: what each reply does to a mail."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
 from penstock.base.clock import FakeClock
 from penstock.kernel.item import Dead, Done, Hold, Retry, Snooze
+from penstock.kernel.sweep import rescue
 from tests.domains.mail.outbox import ADA, BEN, Outbox, body_of, opened_outbox
 from tests.smtp_server import SmtpServer, Step, serving
 
@@ -238,17 +240,58 @@ async def test_a_crash_after_the_result_sends_no_second_copy(
     assert len(relay.messages) == 1
 
 
-async def test_a_result_without_its_lease_is_not_written(outbox: Outbox) -> None:
+async def run_without_lease(outbox: Outbox, relay: SmtpServer, reply: str) -> None:
+    """Run what is due; the lease ends while the relay takes its time for the final reply."""
+    is_lost = asyncio.Event()
+    relay.on("DOT", reply, when=is_lost)
+
+    async def lose_lease() -> None:
+        await relay.reached("DOT")
+        async with outbox.app.pool.acquire() as db:
+            assert await rescue(db, now=outbox.clock.now() + timedelta(minutes=1)) == 1
+        is_lost.set()
+
+    await asyncio.gather(outbox.run(), lose_lease())
+
+
+async def test_a_late_sent_result_saves_a_second_copy(outbox: Outbox, relay: SmtpServer) -> None:
+    """The relay has the message, whoever holds the mail now."""
+    mail_id = await outbox.send(ADA)
+
+    await run_without_lease(outbox, relay, "250 2.0.0 queued")
+    late = await outbox.row(mail_id)
+    await outbox.run_after(minutes=2)
+
+    assert (late["status"], late["recipients_sent"]) == ("queued", 1)
+    assert (await outbox.row(mail_id))["status"] == "sent"
+    assert await outbox.results(mail_id) == ["sent"]
+    assert len(relay.messages) == 1
+
+
+async def test_a_late_failure_changes_nothing(outbox: Outbox, relay: SmtpServer) -> None:
     """A worker that stalled must not end a mail that another one has now."""
     mail_id = await outbox.send(ADA)
 
+    await run_without_lease(outbox, relay, "550 5.1.1 no such user")
+    late = await outbox.row(mail_id)
+    suppressed = body_of(await outbox.client.get("/mail-suppressions"))["suppressions"]
+    await outbox.run_after(minutes=2)
+
+    assert (late["status"], late["recipients_failed"]) == ("queued", 0)
+    assert suppressed == []
+    assert await outbox.results(mail_id) == ["sent"]
+    assert len(relay.messages) == 2
+
+
+async def test_a_late_result_of_a_mail_that_is_gone_leaves_no_row(outbox: Outbox) -> None:
+    """Retention would never find it."""
     written = await outbox.app.pool.fetch(
-        "SELECT penstock.record_mail_results($1)",
-        f'[{{"mail_id":{mail_id},"token":77,"recipient_no":0,"result":"sent","class":"done"}}]',
+        "SELECT * FROM penstock.write_mail_results($1)",
+        '[{"mail_id":77,"token":77,"recipient_no":0,"result":"sent","class":"done"}]',
     )
 
-    assert written == []
-    assert await outbox.results(mail_id) == []
+    assert [(row["is_fenced"], row["is_new"]) for row in written] == [(False, False)]
+    assert await outbox.results(77) == []
 
 
 @pytest.mark.usefixtures("relay")

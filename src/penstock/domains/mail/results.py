@@ -1,7 +1,8 @@
 """Write how attempts ended for recipients, before their items are settled, fenced by the lease.
 
-Results of mails that end at the same time go in one statement. While the database is unavailable
-the writer repeats: without the row a recipient would get a second copy.
+Only `sent` is written without a lease too, as nothing else keeps the next attempt from a second
+copy. Results of mails that end at the same time go in one statement; while the database is
+unavailable the writer repeats.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import Pool, database_away
 from penstock.postgres.statement import statement
 
-RECORD_RESULTS = statement(__package__, "record_results.sql")
+WRITE_RESULTS = statement(__package__, "write_results.sql")
 
 BATCH_MAX = 500  # Mails in one statement.
 WRITE_GRACE = timedelta(seconds=5)  # To write a result although the attempt was cancelled.
@@ -65,7 +66,7 @@ class ResultWriter:
         self._queue: Coalescer[Ending, bool] = Coalescer(self._write, batch_max=BATCH_MAX)
 
     async def write(self, ending: Ending) -> bool:
-        """Return once the rows are committed; False if the lease was gone and nothing is written.
+        """Return once the rows are committed; False if the lease was gone: only `sent` is then.
 
         A cancelled attempt may finish this within WRITE_GRACE.
         """
@@ -96,17 +97,17 @@ class ResultWriter:
     async def _write_once(self, endings: Sequence[Ending]) -> Sequence[bool]:
         rows = [row for ending in endings for row in ending.rows]
         async with self._pool.acquire() as db, db.transaction():
-            written = {
-                row[0] for row in await db.fetch(RECORD_RESULTS, msgspec.json.encode(rows).decode())
-            }
-            are_written = [ending.rows[0].mail_id in written for ending in endings]
-            events = [
-                event
-                for ending, is_written in zip(endings, are_written, strict=True)
-                if is_written
+            written = await db.fetch(WRITE_RESULTS, msgspec.json.encode(rows).decode())
+            fenced = {row["mail_id"] for row in written if row["is_fenced"]}
+            new = {(row["mail_id"], row["recipient_no"]) for row in written if row["is_new"]}
+            # Two attempts of one mail may write at once: one event for each recipient.
+            events = {
+                (event.mail_id, event.recipient_no): event
+                for ending in endings
                 for event in ending.events
-            ]
+                if (event.mail_id, event.recipient_no) in new
+            }
             if events:
                 # Without its result a recipient would get a second copy.
-                await announce_apart(db, events, announce=self._announce, log=self._log)
-        return are_written
+                await announce_apart(db, [*events.values()], announce=self._announce, log=self._log)
+        return [ending.rows[0].mail_id in fenced for ending in endings]
