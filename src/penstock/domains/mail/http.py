@@ -78,7 +78,9 @@ class Api:
             await relay.put_relay(db, given, vault=self.vault, who=call.who)
         return wire.to_wire_relay(given)
 
-    async def add_template(self, call: Call[NoParameters, wire.NewTemplate]) -> wire.Template:
+    async def add_template(
+        self, call: Call[NoParameters, wire.NewTemplate]
+    ) -> template_store.TemplateView:
         """Store a new version of a template."""
         given = call.body
         template = Template(
@@ -95,7 +97,7 @@ class Api:
             )
             found = await template_store.list_templates(db, name=given.name)
         language = template_store.normalise_language(given.language)
-        return wire.to_wire_template(next(each for each in found if each.language == language))
+        return next(each for each in found if each.language == language)
 
     # ----------------------------------------------------------------------- recipients
 
@@ -159,7 +161,7 @@ async def show_mail(call: Call[wire.MailRef, None]) -> wire.MailDetail:
         attempts = await read_attempts(db, ItemId(mail_id))
     return wire.MailDetail(
         mail=wire.to_wire_mail(found),
-        recipients=[wire.to_wire_recipient(each) for each in recipients],
+        recipients=recipients,
         past_results=past_results,
         attempts=[wire.to_wire_attempt(each) for each in attempts],
     )
@@ -228,7 +230,7 @@ async def list_templates(call: Call[NoParameters, None]) -> wire.Templates:
     """Show the templates."""
     async with call.connection() as db:
         found = await template_store.list_templates(db)
-    return wire.Templates(templates=[wire.to_wire_template(each) for each in found])
+    return wire.Templates(templates=found)
 
 
 async def list_suppressions(call: Call[wire.SuppressionQuery, None]) -> wire.SuppressionPage:

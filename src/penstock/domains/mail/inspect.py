@@ -1,8 +1,13 @@
-"""What became of mails: their state, their recipients, their attempts. Reads only."""
+"""What became of mails: their state, their recipients, their attempts. Reads only.
+
+Structs go over HTTP as they are.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from penstock.domains.mail.errors import UnknownMail
 from penstock.kernel.enqueue import check_instant
@@ -64,9 +69,8 @@ class MailPage:
     next: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecipientView:
-    """One recipient; without a result, the mail is still on its way to them."""
+class RecipientView(Struct, frozen=True, kw_only=True):
+    """One recipient; `result` is null while the mail is on its way to them."""
 
     recipient_no: int
     kind: str
@@ -81,8 +85,7 @@ class RecipientView:
     at: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastResult:
+class PastResult(Struct, frozen=True, kw_only=True):
     """A result that one recipient had until a replay."""
 
     recipient_no: int

@@ -1,8 +1,9 @@
 """Templates as rows: a new text is a new version, and versions are never changed."""
 
 import re
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from penstock.base.errors import InvalidInput
 from penstock.domains.mail.errors import UnknownTemplate
@@ -18,9 +19,8 @@ LIST_TEMPLATES = statement(__package__, "list_templates.sql")
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")  # As the table's CHECK.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TemplateView:
-    """The latest version of a template in one language."""
+class TemplateView(Struct, frozen=True, kw_only=True):
+    """The latest version of a template in one language, as it goes over HTTP too."""
 
     name: str
     language: str

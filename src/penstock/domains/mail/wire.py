@@ -141,21 +141,6 @@ class MailPage(Struct, frozen=True, kw_only=True):
     next: str | None
 
 
-class Recipient(Struct, frozen=True, kw_only=True):
-    """One recipient; `result` is null while the mail is on its way to them."""
-
-    kind: str
-    address: str
-    result: str | None
-    reply_class: str | None
-    phase: str | None
-    code: int | None
-    enhanced: str | None
-    reply: str | None
-    relay: str | None
-    at: Instant | None
-
-
 class Attempt(Struct, frozen=True, kw_only=True):
     """One attempt; `outcome` is the kernel's word: done, retry, snooze, hold, dead or lost."""
 
@@ -171,7 +156,7 @@ class MailDetail(Struct, frozen=True, kw_only=True):
     """A mail, its recipients with their results, those before replays, and every attempt."""
 
     mail: Mail
-    recipients: list[Recipient]
+    recipients: list[inspect.RecipientView]
     past_results: list[inspect.PastResult]
     attempts: list[Attempt]
 
@@ -256,23 +241,10 @@ class NewTemplate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     html: str | None = None
 
 
-class Template(Struct, frozen=True, kw_only=True):
-    """The latest version of a template in one language."""
-
-    name: str
-    language: str
-    version: int
-    subject: str
-    text: str | None
-    html: str | None
-    created_at: Instant
-    created_by: str
-
-
 class Templates(Struct, frozen=True, kw_only=True):
     """Templates by name and language."""
 
-    templates: list[Template]
+    templates: list[template_store.TemplateView]
 
 
 class NewSuppression(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -360,22 +332,6 @@ def to_wire_mail(found: inspect.MailView) -> Mail:
     )
 
 
-def to_wire_recipient(found: inspect.RecipientView) -> Recipient:
-    """Return a recipient for a response."""
-    return Recipient(
-        kind=found.kind,
-        address=found.address,
-        result=found.result,
-        reply_class=found.reply_class,
-        phase=found.phase,
-        code=found.code,
-        enhanced=found.enhanced,
-        reply=found.reply,
-        relay=found.relay,
-        at=found.at,
-    )
-
-
 def to_wire_attempt(found: AttemptView) -> Attempt:
     """Return an attempt for a response."""
     return Attempt(
@@ -448,20 +404,6 @@ def to_wire_limit(found: relay.Limit) -> Limit:
 def to_wire_group(found: domain_group.DomainGroup) -> DomainGroup:
     """Return a group of domains for a response."""
     return DomainGroup(name=found.name, domains=list(found.domains))
-
-
-def to_wire_template(found: template_store.TemplateView) -> Template:
-    """Return a template for a response."""
-    return Template(
-        name=found.name,
-        language=found.language,
-        version=found.version,
-        subject=found.subject,
-        text=found.text,
-        html=found.html,
-        created_at=found.created_at,
-        created_by=found.created_by,
-    )
 
 
 def to_wire_suppression(found: suppression.Suppression) -> Suppression:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
+from msgspec import structs
 
 from penstock.console.database import ask, data_dir_option, lent_resources
 from penstock.console.output import json_option, print_json, print_record, print_rows
@@ -37,7 +38,8 @@ def show(*, mail_id: int, data_dir: Path | None, as_json: bool) -> None:
         return found, await list_recipients(db, mail_id), await list_past_results(db, mail_id)
 
     found, recipients, past_results = ask(data_dir, read)
-    rows, past_rows = [asdict(each) for each in recipients], [asdict(each) for each in past_results]
+    rows = [structs.asdict(each) for each in recipients]
+    past_rows = [structs.asdict(each) for each in past_results]
     if as_json:
         print_json({"mail": asdict(found), "recipients": rows, "past_results": past_rows})
         return

@@ -1,9 +1,9 @@
 """`penstock mail template`: texts with variables."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
+from msgspec.structs import asdict
 
 from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.output import json_option, print_rows
