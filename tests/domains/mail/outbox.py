@@ -20,6 +20,7 @@ from penstock.domains.mail.new_mail import NewMail
 from penstock.domains.mail.relay import Limit, SmtpRelay, put_limit, put_relay
 from penstock.domains.mail.settings import MailSettings
 from penstock.kernel.lane import set_lane
+from penstock.limits.gate import ProcessGate
 from penstock.testing import Attempted, run_due
 from tests.api.scene import called
 from tests.smtp_server import HOST, SmtpServer
@@ -94,12 +95,21 @@ def a_mail(*to: str, **more: Any) -> NewMail:
 
 @asynccontextmanager
 async def opened_outbox(
-    dsn: str, clock: FakeClock, *, settings: Json | None = None, **chosen: Any
+    dsn: str,
+    clock: FakeClock,
+    *,
+    settings: Json | None = None,
+    gate: ProcessGate | None = None,
+    **chosen: Any,
 ) -> AsyncGenerator[Outbox]:
     """Open an app that has mail and nothing else, with other settings than the environment's."""
 
     def build(resources: Resources) -> Runtime:
-        lent = replace(resources, settings=Settings(**(settings or {})))
+        lent = replace(
+            resources,
+            settings=Settings(**(settings or {})),
+            gate=resources.gate if gate is None else gate,
+        )
         return composed.build_with(lent, MailSettings(**chosen))
 
     async with (

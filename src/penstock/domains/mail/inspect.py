@@ -15,7 +15,10 @@ from penstock.kernel.inspect import ID_MAX
 from penstock.postgres.pool import Queries, Row
 from penstock.postgres.statement import statement
 
-LIST_MAILS = statement(__package__, "list_mails.sql")
+FIND_MAILS = statement(__package__, "find_mails.sql")
+FIND_MAILS_TO = statement(__package__, "find_mails_to.sql")
+FIND_MAILS_TAGGED = statement(__package__, "find_mails_tagged.sql")
+READ_MAILS = statement(__package__, "read_mails.sql")
 READ_MAIL = statement(__package__, "read_mail.sql")
 LIST_RESULTS = statement(__package__, "list_results.sql")
 LIST_PAST_RESULTS = statement(__package__, "list_past_results.sql")
@@ -120,20 +123,12 @@ async def list_mails(
     check_instant("from", only.from_at)
     check_instant("until", only.until_at)
     looked_max = limit + 1 if only.status is None else max(limit + 1, LOOKED_AT_MAX)
-    rows = await db.fetch(
-        LIST_MAILS,
-        ID_MAX if before is None else before,
-        None if only.recipient is None else only.recipient.lower(),
-        only.tag,
-        only.from_at,
-        only.until_at,
-        looked_max,
-    )
+    ids = await _find(db, only, before=before, limit=looked_max)
+    rows = await db.fetch(READ_MAILS, ids)
     found = [_to_mail(row) for row in rows if only.status in (None, row["status"])]
     if len(found) > limit:
         return MailPage(mails=found[:limit], next=found[limit - 1].id)
-    is_last = len(rows) < looked_max
-    return MailPage(mails=found, next=None if is_last else rows[-1]["id"])
+    return MailPage(mails=found, next=None if len(ids) < looked_max else ids[-1])
 
 
 async def list_recipients(db: Queries, mail_id: int) -> list[RecipientView]:
@@ -144,6 +139,21 @@ async def list_recipients(db: Queries, mail_id: int) -> list[RecipientView]:
 async def list_past_results(db: Queries, mail_id: int) -> list[PastResult]:
     """Return what a mail's recipients had as results until its replays, the oldest first."""
     return [PastResult(**_result(row)) for row in await db.fetch(LIST_PAST_RESULTS, mail_id)]
+
+
+async def _find(db: Queries, only: MailFilter, *, before: int | None, limit: int) -> list[int]:
+    """Return the ids of mails that match, without their status, the newest first.
+
+    One statement for each index: with one for all, a plan for any values could use none.
+    """
+    shared = (ID_MAX if before is None else before, only.from_at, only.until_at, limit)
+    if only.recipient is not None:
+        rows = await db.fetch(FIND_MAILS_TO, *shared, only.recipient.lower(), only.tag)
+    elif only.tag is not None:
+        rows = await db.fetch(FIND_MAILS_TAGGED, *shared, only.tag)
+    else:
+        rows = await db.fetch(FIND_MAILS, *shared)
+    return [row["id"] for row in rows]
 
 
 def _to_mail(row: Row) -> MailView:
