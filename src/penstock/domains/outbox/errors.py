@@ -5,6 +5,7 @@ PenstockError
 └── Conflict: InstructionConflict
 ├── UnknownInstruction
 └── NotFound: UnknownRail, UnknownCode, NoSimulator
+└── UnknownInstruction
 """
 
 from dataclasses import dataclass
@@ -19,6 +20,10 @@ class UnknownInstruction(NotFound):
     """There is no instruction with this outbox_id."""
 
     code: ClassVar[str] = "unknown-instruction"
+from penstock.base.errors import ExitCode, PenstockError
+class UnknownInstruction(PenstockError):
+    status: ClassVar[int] = 404
+    exit_code: ClassVar[ExitCode] = 4
     outbox_id: str
 
     def __str__(self) -> str:
