@@ -1,5 +1,7 @@
 """Mails in the caller's own transaction, with each driver, and what the SQL function takes."""
 
+from datetime import datetime
+
 import asyncpg
 import psycopg
 import pytest
@@ -75,6 +77,15 @@ async def test_a_key_with_another_content_is_a_conflict(outbox: Outbox) -> None:
 
     with pytest.raises(KeyConflict):
         await outbox.send(BEN, key="order-1")
+
+
+async def test_an_instant_without_a_zone_is_refused_under_the_name_of_its_field(
+    outbox: Outbox,
+) -> None:
+    """The kernel calls it `due_at`, a name that a caller of mail does not know."""
+    for field in ("not_before", "not_after"):
+        with pytest.raises(InvalidInput, match=f"^{field}: must have a time zone"):
+            await outbox.send(ADA, **{field: datetime(2030, 1, 1)})  # noqa: DTZ001
 
 
 async def test_one_content_is_stored_once(outbox: Outbox) -> None:

@@ -16,7 +16,7 @@ from penstock.domains.mail.lanes import lane_of
 from penstock.domains.mail.mail import Attachment, Mail, Recipient, RecipientKind
 from penstock.domains.mail.one_line import check_one_line
 from penstock.domains.mail.template import Rendered, Template
-from penstock.kernel.enqueue import check
+from penstock.kernel.enqueue import check, check_instant
 from penstock.kernel.item import NewItem
 
 TAGS_MAX = 20  # As the table's CHECK.
@@ -95,6 +95,7 @@ def prepare(new: NewMail, rendered: tuple[Template, Rendered] | None = None) -> 
     """Check a mail and return what is stored of it; raises InvalidInput with the field."""
     check_source(new)
     _check_texts(new)
+    check_instant("not_before", new.not_before)  # Which an item calls due_at.
     check(
         NewItem(payload=None, key=new.key, due_at=new.not_before, not_after=new.not_after),
     )
