@@ -1,4 +1,4 @@
-"""Run a kernel statement on the caller's connection: asyncpg, psycopg 3 or SQLAlchemy.
+"""Run a kernel statement on the caller's connection: asyncpg, psycopg 3, SQLAlchemy or Django.
 
 None of them is imported here: a connection is recognised by the package of its class.
 """
@@ -13,7 +13,7 @@ from typing import Any, LiteralString
 from penstock.base.errors import InvalidInput, PenstockError
 from penstock.kernel.errors import KeyConflict, LaneIsOwned, SlotRefused, UnknownLane
 
-DRIVERS = ("asyncpg", "psycopg", "sqlalchemy")
+DRIVERS = ("asyncpg", "django", "psycopg", "sqlalchemy")
 
 
 async def fetch_row(
@@ -50,9 +50,15 @@ def fetch_row_blocking(
     lane: str | None = None,
 ) -> Any:
     """Like `fetch_row`, on a blocking connection."""
+def fetch_row_blocking(connection: object, query: LiteralString, arguments: Sequence[Any]) -> Any:
+    """Like `fetch_row`, on a blocking connection; Django's is `django.db.connection`."""
     found: Any = connection
     with translated(arguments[0] if lane is None else lane):
         match package(connection):
+            case "django":
+                with found.cursor() as cursor:
+                    cursor.execute(percent_form(query), numbered(arguments))
+                    return cursor.fetchone()
             case "psycopg":
                 return found.execute(percent_form(query), numbered(arguments)).fetchone()
             case "sqlalchemy":
@@ -101,8 +107,10 @@ def translated(lane: str) -> Generator[None]:
 
 
 def _translate(lane: str, failure: BaseException) -> PenstockError | None:
-    """Return the PenstockError for a driver's error, or None; SQLAlchemy wraps it in `orig`."""
+    """Return the PenstockError for a driver's error, or None; SQLAlchemy and Django wrap it."""
     raised: Any = getattr(failure, "orig", None) or failure
+    if type(failure).__module__ == "django.db.utils":
+        raised = failure.__cause__
     match getattr(raised, "sqlstate", None):
         case "PS404":
             return UnknownLane(lane)
@@ -142,4 +150,6 @@ def _detail(raised: Any) -> str:
 
 
 def _unsupported(name: str) -> InvalidInput:
-    return InvalidInput("connection", f"must be of asyncpg, psycopg or SQLAlchemy, not of {name}")
+    return InvalidInput(
+        "connection", f"must be of asyncpg, psycopg, SQLAlchemy or (blocking) Django, not of {name}"
+    )

@@ -58,7 +58,7 @@ def enqueue_blocking(
     at: datetime | None = None,
     owner: str | None = None,
 ) -> Accepted:
-    """Like `enqueue`, on a blocking connection (psycopg 3 or SQLAlchemy)."""
+    """Like `enqueue`, on a blocking connection (psycopg 3, SQLAlchemy or Django)."""
     arguments = (lane, *_columns(item, payload_type), at, owner)
     return _accepted(driver.fetch_row_blocking(connection, ENQUEUE, arguments))
 
