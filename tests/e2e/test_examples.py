@@ -22,6 +22,12 @@ OUTPUT = {
         "to ada@example.org: captured",
         "bcc archive@example.com: captured",
     ],
+    "django_mail.py": [
+        "order 1 was rolled back, and its mail with it",
+        "Order 2 from shop@example.com",
+        "to ada@example.org: captured",
+        "bcc archive@example.com: captured",
+    ],
     "slots.py": [
         "forecast: from 16:00:00 to 16:00:39.960000",
         "booked: from 16:00:00 to 16:00:39.960000",

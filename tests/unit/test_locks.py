@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "penstock"
 PIN = re.compile(r"^(?P<name>[a-z0-9-]+)==(?P<version>[^ ]+)", re.MULTILINE)
-CALLERS_OWN = {"sqlalchemy"}  # Imported only for a caller who passes a connection of it.
+CALLERS_OWN = {"django", "sqlalchemy"}  # Imported only in a process that uses it already.
 DEVELOPMENT_ONLY = {
     "basedpyright",
     "matplotlib",

@@ -1,4 +1,4 @@
-"""Accept mails in the caller's transaction (asyncpg, psycopg 3 or SQLAlchemy), or in an own one.
+"""Accept mails in the caller's transaction, on a connection of any driver, or in an own one.
 
 Producers may call the SQL function themselves: penstock.send_mail.
 """
@@ -52,19 +52,13 @@ class Mailer:
             return await self._send(db, mail)
 
     def send_blocking(self, mail: NewMail, *, connection: object) -> Accepted:
-        """Do the same on a blocking connection (psycopg 3 or SQLAlchemy)."""
+        """Do the same on a blocking connection (psycopg 3, SQLAlchemy or Django)."""
         self._check(mail)
         rendered = None
         if mail.template is not None:
             row = driver.fetch_row_blocking(connection, FIND_TEMPLATE, _template_key(mail))
             rendered = self._render(mail, row)
-        if _needs_relay(mail):
-            _check_relay(driver.fetch_row_blocking(connection, HAS_RELAY, (mail.relay,)))
-        prepared = prepare(mail, rendered)
-        for blob in prepared.blobs:
-            driver.fetch_row_blocking(connection, PUT_BLOB, (blob,))
-        arguments = (prepared.lane, prepared.document, None)
-        return _accepted(driver.fetch_row_blocking(connection, SEND_MAIL, arguments))
+        return accept_blocking(mail, rendered, connection=connection)
 
     async def prepare(self, mail: NewMail, *, connection: object | None = None) -> Prepared:
         """Check and render a mail; reads its template and relay, and writes nothing."""
@@ -99,6 +93,19 @@ class Mailer:
             name=row[0], language=row[1], version=row[2], subject=row[3], text=row[4], html=row[5]
         )
         return template, self.renderer.render(template, mail.variables)
+
+
+def accept_blocking(
+    mail: NewMail, rendered: tuple[Template, Rendered] | None = None, *, connection: object
+) -> Accepted:
+    """Accept one mail, whose template is rendered, in the transaction of a blocking connection."""
+    if _needs_relay(mail):
+        _check_relay(driver.fetch_row_blocking(connection, HAS_RELAY, (mail.relay,)))
+    prepared = prepare(mail, rendered)
+    for blob in prepared.blobs:
+        driver.fetch_row_blocking(connection, PUT_BLOB, (blob,))
+    arguments = (prepared.lane, prepared.document, None)
+    return _accepted(driver.fetch_row_blocking(connection, SEND_MAIL, arguments))
 
 
 async def send_prepared(
