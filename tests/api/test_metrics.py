@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import LiteralString
 
 import pytest
@@ -10,13 +11,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 from structlog.testing import capture_logs
 
-from penstock import Dead, Item, NewItem, Penstock
+from penstock import Dead, Item, NewItem, Penstock, Retry
 from penstock.api.metrics import declared_metrics, read_gauges, render, type_of
 from penstock.base.aio import alongside
 from penstock.base.meter import Counter, Gauge, Meter, Metric
 from penstock.compose.domains import BUILT_IN
+from penstock.contract import Domain, Kind, OwnedLane, Runtime
+from penstock.kernel.item import SettledAttempt
 from penstock.kernel.metrics import ATTEMPTS, DEPTH, LATENCY_MS
 from penstock.kernel.sweep import sweep
+from penstock.postgres.pool import Connection
 from tests.api.scene import Callers, accept, claim_all, end_all
 from tests.fault.waiting import until
 
@@ -99,11 +103,11 @@ async def test_items_of_a_dead_worker_are_stuck_until_the_sweeper_gives_them_bac
     await sweep(penstock.pool, meter=penstock.meter, log=penstock.log)
     healed = await metrics_of(penstock)
 
-    assert value(stuck, "stuck_dispatching_count", lane="work") == 1, "it counts leases"
-    assert value(stuck, "reaper_requeues_total") == 0
+    assert value(stuck, "stuck_dispatching_count", lane="work") == 2, "it counts items"
+    assert value(stuck, "reaper_requeues_total", lane="work") is None
     assert 3_600 <= (value(stuck, "oldest_pending_age_seconds", lane="work") or 0) < 3_700
     assert value(healed, "stuck_dispatching_count", lane="work") == 0
-    assert value(healed, "reaper_requeues_total") == 2
+    assert value(healed, "reaper_requeues_total", lane="work") == 2
     assert value(healed, "outbox_pending_depth", lane="work") == 3
 
 
@@ -169,6 +173,39 @@ async def test_what_a_worker_does_is_counted(dsn: str) -> None:
     assert shown.keys() >= {ATTEMPTS.name, LATENCY_MS.name, DEPTH.name}
     for metric in DECLARED:
         assert shown.get(metric.name, set(metric.labels)) == set(metric.labels), metric.name
+
+
+async def test_a_domain_counts_attempts_by_the_states_that_it_records(dsn: str) -> None:
+    """Its alerts are written in its own words, and its policy may turn a Retry into a failure."""
+    stop = asyncio.Event()
+
+    async def fail(_item: Item[int]) -> Retry:
+        return Retry("refused", after=timedelta(0))
+
+    async def record(_db: Connection, settled: Sequence[SettledAttempt]) -> list[str]:
+        states = ["FAILED" if each.outcome == "dead" else "RETRYABLE" for each in settled]
+        if "FAILED" in states:
+            stop.set()
+        return states
+
+    kind = Kind(lane="owned", payload_type=int, handle=fail, record=record)
+    owned = OwnedLane(name="owned", policy={"max_attempts": 2}, allows=["enqueue"])
+    app = Penstock(dsn=dsn)
+    app.add_domain(
+        Domain(name="recording", lanes=[owned], build=lambda _resources: Runtime(kinds=[kind]))
+    )
+
+    async with app:
+        await app.enqueue("owned", 1)
+        await app.run_worker(stop)
+        text = await metrics_of(app)
+
+    counted = {
+        one.labels["state"]: one.value
+        for one in samples_of(text)
+        if one.name == "attempts_total" and one.labels["lane"] == "owned"
+    }
+    assert counted == {"RETRYABLE": 1, "FAILED": 1}
 
 
 async def test_scrapes_in_quick_succession_share_one_measurement(

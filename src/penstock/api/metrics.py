@@ -122,7 +122,7 @@ def _depth_samples(depth: LaneDepth) -> Iterator[Sample]:
     yield Sample(kernel.OLDEST_SECONDS.name, lane, depth.oldest_due_seconds)
     yield Sample(kernel.BLOCKED.name, lane, depth.blocked_keys)
     yield Sample(kernel.DEAD.name, lane, depth.dead)
-    yield Sample(kernel.STUCK.name, lane, depth.expired_leases)
+    yield Sample(kernel.STUCK.name, lane, depth.expired_items)
 
 
 def _clock_samples(offset: float | None) -> Iterator[Sample]:

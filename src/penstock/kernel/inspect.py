@@ -126,7 +126,8 @@ class LaneDepth:
     """How many items of a lane are in each state, counted up to DEPTH_MAX.
 
     `oldest_due_seconds` is of items that are ready, or parked behind a dead or held head;
-    `blocked_keys` are the order keys with such a head and followers.
+    `blocked_keys` are the order keys with such a head and followers. `expired_items` are those of
+    `expired_leases`, which no sweeper has ended yet.
     """
 
     lane: str
@@ -138,6 +139,7 @@ class LaneDepth:
     oldest_due_seconds: float
     blocked_keys: int
     expired_leases: int
+    expired_items: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,9 @@ P = TypeVar("P")
 HandleOne: TypeAlias = Callable[[Item[P]], Awaitable[Outcome | None]]
 HandleMany: TypeAlias = Callable[[list[Item[P]]], Awaitable[Sequence[Outcome | None]]]
 Preload: TypeAlias = Callable[[Connection, Sequence[Item[Any]]], Awaitable[Sequence[Any]]]
-RecordSettled: TypeAlias = Callable[[Connection, Sequence[SettledAttempt]], Awaitable[None]]
+RecordSettled: TypeAlias = Callable[
+    [Connection, Sequence[SettledAttempt]], Awaitable[Sequence[str] | None]
+]
 
 TIMEOUT = timedelta(seconds=30)  # A common upper limit of HTTP clients.
 
@@ -32,7 +34,8 @@ class Kind(Generic[P]):
     `record` writes what the domain itself keeps about settled attempts, in the transaction that
     settles them. If it raises, that transaction is rolled back and settled again, so it must not
     fail for an item's sake. Attempts whose lease expired do not pass through it: the sweeper, which
-    runs in any process, ends them.
+    runs in any process, ends them. If it returns states, one for each attempt that it recorded,
+    `attempts_total` counts the attempts by these in place of their outcomes.
 
     `is_blocking` is set for a plain function that runs in threads, which cannot be cancelled.
     """

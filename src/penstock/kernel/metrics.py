@@ -15,14 +15,17 @@ WAKE_UPS = Counter("notify_wakeups_total", "Wake-ups by a notification.")
 ATTEMPTS = Counter(
     "attempts_total",
     "Attempts by outcome: `done`, `retry`, `snooze`, `hold`, `dead`, and `returned` for items that "
-    "were given back before they started.",
+    "were given back before they started. A domain with a record of its own counts by its own "
+    "states, as the outbox does.",
     ("lane", "state"),
 )
 LATENCY_MS = Distribution(
     "dispatch_latency_ms", "How long the handlers of attempts took, in milliseconds.", LANE
 )
 REQUEUED = Counter(
-    "reaper_requeues_total", "Items that this process gave back from expired leases."
+    "reaper_requeues_total",
+    "Items of expired leases that this process gave back, or held in a lane that holds lost items.",
+    LANE,
 )
 WORKFLOWS = Counter(
     "dispatch_workflow_started_total",
@@ -61,7 +64,9 @@ BLOCKED = Gauge(
 )
 DEAD = Gauge("dlq_depth", "Dead letters.", LANE)
 STUCK = Gauge(
-    "stuck_dispatching_count", "Leases that have expired and are not yet given back.", LANE
+    "stuck_dispatching_count",
+    "Items in leases that have expired, which no sweeper has given back yet.",
+    LANE,
 )
 
 # Of the process that is scraped.

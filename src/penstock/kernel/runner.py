@@ -270,8 +270,8 @@ class LaneRunner:
             self.log.warning("lease.lost", lane=lane, token_id=token, item_count=len(ended))
         self.leases.mark_settled(batch)
         endings = Counter(type(each.ending) for each in ended)
-        for ending, count in endings.items():
-            self.meter.count(metrics.ATTEMPTS, count, lane=lane, state=ending.__name__.lower())
+        for state, count in _states(endings, settled).items():
+            self.meter.count(metrics.ATTEMPTS, count, lane=lane, state=state)
         took = [each.duration_ms for each in ended if each.ending is not RETURNED]
         self.meter.observe_all(metrics.LATENCY_MS, took, lane=lane)
         if settled is not None and settled.again_in is not None:
@@ -281,3 +281,12 @@ class LaneRunner:
         frees_places = self.lane.concurrency_total is not None
         if Returned in endings or self.lane.ordering == "per_key" or frees_places:
             self.wake.now()  # Returned or promoted items, or those without a place, may be due.
+
+
+def _states(endings: Counter[type], settled: Settled | None) -> Counter[str]:
+    """Return the attempts by outcome, or by the states that the domain gives them."""
+    states = Counter({ending.__name__.lower(): count for ending, count in endings.items()})
+    if settled is None or settled.states is None:
+        return states
+    returned = Returned.__name__.lower()  # Not attempts: no domain records them.
+    return Counter(settled.states) + Counter({returned: states[returned]})

@@ -57,9 +57,13 @@ PLAIN = Record(outcome="done")
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """The results were accepted. `again_in`: seconds until the first repeated item is due."""
+    """The results were accepted. `again_in`: seconds until the first repeated item is due.
+
+    `states` are the domain's own names of the endings, if its `record` returned them.
+    """
 
     again_in: float | None
+    states: Sequence[str] | None = None
 
 
 async def settle(
@@ -98,6 +102,7 @@ async def settle(
         records = [written[place - 1] for place in places]
         await _keep_late(db, lease, ended, records=records, now=now)
         return None
+    states: Sequence[str] | None = None
     if lane.ordering == "per_key" or record_settled is not None:
         # What an earlier settle has written must be neither promoted nor recorded again.
         fresh = [
@@ -108,9 +113,9 @@ async def settle(
         if lane.ordering == "per_key":
             await _promote_followers(db, lane, fresh)
         if record_settled is not None:
-            await record_settled(db, _settled_attempts(lease, fresh))
+            states = await record_settled(db, _settled_attempts(lease, fresh))
     waits = (each.again_in for each in written if each.again_in is not None)
-    return Settled(min(waits, default=None))
+    return Settled(min(waits, default=None), states)
 
 
 def _array(numbers: list[int]) -> str:

@@ -66,7 +66,7 @@ async def sweep(pool: Pool, *, meter: Meter, log: Logger, now: datetime | None =
         if due["has_lost_workers"]:
             await forget_workers(db, now=now)
         swept = Swept(
-            rescued=await rescue(db, now=now) if due["has_expired_leases"] else 0,
+            rescued=await rescue(db, meter=meter, now=now) if due["has_expired_leases"] else 0,
             expired=await expire(db, now=now) if due["has_passed_deadlines"] else 0,
             lines_moved=await promote_vacated(db) if due["has_vacated_keys"] else 0,
             replayed=await continue_replays(db, now=now) if due["has_replays"] else 0,
@@ -77,7 +77,6 @@ async def sweep(pool: Pool, *, meter: Meter, log: Logger, now: datetime | None =
         if due["has_days_to_look_at"]:
             await _retain(db, log=log, now=now)
     if swept.rescued:
-        meter.count(metrics.REQUEUED, swept.rescued)
         log.warning("items.rescued", item_count=swept.rescued)
     if swept.expired:
         log.info("items.expired", item_count=swept.expired)
@@ -109,11 +108,14 @@ async def _retain(db: Connection, *, log: Logger, now: datetime | None) -> None:
         log.warning("day.delayed", reason=LONG_READER)
 
 
-async def rescue(db: Connection, *, now: datetime | None = None) -> int:
-    """Return the items of expired leases to `ready`; return how many."""
+async def rescue(db: Connection, *, meter: Meter | None = None, now: datetime | None = None) -> int:
+    """Return the items of expired leases to `ready`, or hold them; count and return how many."""
     async with db.transaction():
         rows = await db.fetch(RESCUE, LEASES_MAX, now)
         await _bury(db, rows)
+    if meter is not None:
+        for row in rows:
+            meter.count(metrics.REQUEUED, row["items_lost"], lane=row["lane"])
     return sum(row["items_lost"] for row in rows)
 
 

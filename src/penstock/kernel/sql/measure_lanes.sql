@@ -22,9 +22,14 @@ SELECT lane.name AS lane,
         ORDER BY due_at
         LIMIT 1), blocked.due_at)), 0)::float8 AS oldest_due_seconds,
     blocked.keys AS blocked_keys,
-    (SELECT count(*) FROM penstock.lease
-        WHERE lane_id = lane.lane_id AND expires_at <= now()) AS expired_leases
+    expired.leases AS expired_leases,
+    expired.items AS expired_items
 FROM penstock.lane
+CROSS JOIN LATERAL (
+    SELECT count(*) AS leases, coalesce(sum(cardinality(item_ids)), 0) AS items
+    FROM penstock.lease
+    WHERE lane_id = lane.lane_id AND expires_at <= now()
+) AS expired
 CROSS JOIN LATERAL (
     SELECT count(*) AS keys, min(due_at) FILTER (WHERE due_at <= now()) AS due_at
     FROM penstock.blocked_keys(lane.lane_id, $2)

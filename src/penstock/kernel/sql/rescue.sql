@@ -16,7 +16,7 @@ WITH expired AS MATERIALIZED (
     WHERE lease.token = expired.token
     RETURNING lease.*
 ), lost AS MATERIALIZED (
-    SELECT gone.token, gone.lane_id, gone.claimed_at, coalesce($2::timestamptz, now()) AS at,
+    SELECT gone.token, gone.lane_id, lane.name AS lane, gone.claimed_at, coalesce($2::timestamptz, now()) AS at,
         u.id, u.attempt + u.is_started::integer AS attempt, u.forgiven, u.is_started,
         u.is_started AND (lane.on_lost = 'hold' OR gone.started_ids IS NOT NULL) AS is_held,
         CASE
@@ -57,9 +57,9 @@ WITH expired AS MATERIALIZED (
     INSERT INTO penstock.dead (id, died_at, lane_id, attempt, forgiven, reason)
     SELECT id, at, lane_id, attempt, forgiven, death FROM lost WHERE death IS NOT NULL
 )
-SELECT lane_id, count(*) AS items_lost,
+SELECT lane_id, lane, count(*) AS items_lost,
     array_agg(id) FILTER (WHERE death IS NOT NULL AND order_key IS NOT NULL) AS dead_ids,
     array_agg(order_key) FILTER (WHERE death IS NOT NULL AND order_key IS NOT NULL) AS dead_keys,
     pg_notify('penstock', lane_id::text)
 FROM lost
-GROUP BY lane_id;
+GROUP BY lane_id, lane;
