@@ -103,11 +103,12 @@ ADDED = (
     # Outbox.
     r"(relation|column|constraint|view) (outbox|participant_outbox|payment_outbox)_\w+\b.*",
     r"index CREATE (UNIQUE )?INDEX .* ON (ONLY )?\S*(outbox_|participant_outbox)\w+ .*",
-    r"relation (ix_attempts_by_outbox|keys_follow|item_has_one_i|sequence_is_c)\w*\b.*",
+    r"relation (ix_attempts_by_(outbox|xid)|keys_follow|item_has_one_i|sequence_is_c)\w*\b.*",
     r"function (outbox_\w+|send_instructions?|repeat_instruction|bump_participant\w*)\(.*",
     r"function (uuid_v7\w*|currency_unit|dispatching_id|refuse_change)\(.*",
     r"function insert_payment_outbox_pending\(.*",
     r"(relation|sequence) penstock_worker_dispatches\b.*",
+    r"function (seal_outbox|add_outbox_seal|begin_outbox_era|(open|drop)_outbox_\w+)\(.*",
     r"trigger CREATE TRIGGER (outbox|payment_outbox)_\w+ .*",
     r"function (suspend_after_failure|find_outbox_limit)\(.*",
     r"trigger CREATE TRIGGER failure_suspends .*",

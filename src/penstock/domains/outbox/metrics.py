@@ -1,0 +1,42 @@
+"""The metrics of the outbox. Most are the kernel's, under the lane `penstock.outbox`; its
+`attempts_total` counts by the states of the archive.
+"""
+
+from collections import Counter as CounterOf
+from collections.abc import Iterable
+
+from penstock.base.meter import Gauge, Meter
+from penstock.domains.outbox.lanes import LANE
+from penstock.kernel.metrics import ATTEMPTS
+from penstock.postgres.statement import statement
+
+UNKNOWN_INSTRUCTIONS = statement(__package__, "unknown_instructions.sql")
+UNSEALED_SECONDS = statement(__package__, "unsealed_seconds.sql")
+OUTBOX_GAPS = statement(__package__, "outbox_gaps.sql")
+
+UNKNOWN = Gauge(
+    "outbox_unknown_instructions",
+    "Held instructions that may have been paid.",
+    sql=UNKNOWN_INSTRUCTIONS,
+)
+GAPS = Gauge(
+    "outbox_sequence_gaps",
+    "Numbers of participants that an operator has passed over.",
+    sql=OUTBOX_GAPS,
+)
+UNSEALED = Gauge(
+    "outbox_unsealed_seconds",
+    "How long the first row of the archive that has no seal has been there, in seconds.",
+    sql=UNSEALED_SECONDS,
+)
+
+METRICS = (UNKNOWN, GAPS, UNSEALED)
+
+
+def count_states(meter: Meter, states: Iterable[str]) -> None:
+    """Count archive rows that no attempt of a worker wrote; call it after their commit.
+
+    Those of attempts the worker counts itself, by the states that `Kind.record` returns.
+    """
+    for state, count in CounterOf(states).items():
+        meter.count(ATTEMPTS, count, lane=LANE, state=state)
