@@ -1,0 +1,77 @@
+"""The alerts of the outbox: Prometheus accepts them, they fire when they should, and each has a
+page that says what to do.
+"""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from penstock.domains.outbox import metrics
+from penstock.kernel.metrics import METRICS
+from tests.docs.pages import ROOT, read
+
+FOLDER = ROOT / "deploy" / "alerts"
+RULES = (FOLDER / "outbox.rules.yml").read_text(encoding="utf-8")
+RUNBOOK = "docs/howto/outbox-alerts.md"
+SECONDS_MAX = 60
+
+PROMTOOL = shutil.which("promtool")
+needs_promtool = pytest.mark.skipif(
+    PROMTOOL is None, reason="promtool is not installed; Debian's package prometheus has it"
+)
+
+
+def promtool(*arguments: str) -> None:
+    assert PROMTOOL is not None
+    done = subprocess.run(
+        [PROMTOOL, *arguments],
+        cwd=FOLDER,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def alerts() -> list[str]:
+    return re.findall(r"- alert: (\w+)", RULES)
+
+
+@needs_promtool
+def test_prometheus_accepts_the_rules() -> None:
+    promtool("check", "rules", "outbox.rules.yml")
+
+
+@needs_promtool
+@pytest.mark.covers("E57", "E58", "E59", "E60")
+def test_each_alert_fires_when_it_should_and_not_before() -> None:
+    promtool("test", "rules", "outbox.test.yml")
+
+
+def test_each_alert_has_a_test() -> None:
+    """A rule without one may never fire."""
+    tested = re.findall(r"alertname: (\w+)", (FOLDER / "outbox.test.yml").read_text("utf-8"))
+
+    assert set(alerts()) == set(tested)
+
+
+def test_each_alert_watches_metrics_that_exist() -> None:
+    """Prometheus says nothing about a rule on a name that nobody exports."""
+    names = {metric.name for metric in (*METRICS, *metrics.METRICS)}
+    watched = set(re.findall(r"\b([a-z]+(?:_[a-z]+)+)(?=[{\[)])", RULES))
+
+    assert len(watched) >= len(alerts())
+    assert watched <= names
+
+
+def test_each_alert_has_a_runbook() -> None:
+    """Somebody reads it at night, and needs what to look at and which command to use."""
+    sections = re.findall(r"^## (\w+)$", read(RUNBOOK), re.MULTILINE)
+    linked = re.findall(rf"runbook: {re.escape(RUNBOOK)}#(\w+)", RULES)
+
+    assert sections == alerts()
+    assert linked == [each.lower() for each in alerts()]
