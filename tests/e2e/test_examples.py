@@ -27,6 +27,12 @@ OUTPUT = {
         "Order 2 from shop@example.com",
         "to ada@example.org: captured",
         "bcc archive@example.com: captured",
+    "outbox.py": [
+        "rent-march was rolled back, and took no number",
+        "rent-april is number 1 of acme, and paid: True",
+        "salary-1 is number 2 of acme, and paid: True",
+        "salary-2 is number 3 of acme, and paid: True",
+        "rent-april again is the same instruction: True",
     ],
     "slots.py": [
         "forecast: from 16:00:00 to 16:00:39.960000",
