@@ -12,6 +12,8 @@ from penstock.domains.outbox.control_errors import (
 )
 from penstock.domains.outbox.errors import InstructionConflict, UnknownInstruction
 from penstock.domains.outbox.lanes import GUARDS, LANE, OWNER, POLICY
+from penstock.domains.outbox.metrics import METRICS
+from penstock.domains.outbox.settings import OutboxSettings
 
 # Without what reaches the rails: `compose.outbox` adds the factory and the commands.
 OUTBOX = Domain(
@@ -29,4 +31,7 @@ OUTBOX = Domain(
         UnknownSuspension,
         UnknownSwitch,
     ),
+    settings=(OutboxSettings,),
+    errors=(InstructionConflict, UnknownInstruction),
+    metrics=METRICS,
 )

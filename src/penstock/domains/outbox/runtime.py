@@ -11,6 +11,9 @@ from penstock.domains.outbox.enqueue import Outbox
 from penstock.domains.outbox.http import control, instructions
 from penstock.domains.outbox.lanes import LANE
 from penstock.domains.outbox.recheck import Recheck
+from penstock.domains.outbox.retain import ArchiveRetainer
+from penstock.domains.outbox.seal import Sealer
+from penstock.domains.outbox.settings import OutboxSettings
 from penstock.kernel.item import Hold, Item, Snooze
 
 # Until an adapter sends: an instruction waits without costing an attempt.
@@ -27,6 +30,11 @@ def build(resources: Resources) -> Runtime:
     """Build the domain."""
     outbox = Outbox(pool=resources.pool)
     api = instructions.Api(batcher=InstructionBatcher(resources.pool))
+    retainer = ArchiveRetainer(
+        pool=resources.pool,
+        log=resources.log,
+        months_kept=resources.section(OutboxSettings).outbox_archive_months,
+    )
     return Runtime(
         endpoints=[*instructions.endpoints(api), *control.ENDPOINTS],
         kinds=[
@@ -38,6 +46,10 @@ def build(resources: Resources) -> Runtime:
             )
         ],
         services=[Service(name="recheck", run=Recheck(pool=resources.pool).run)],
+        services=[
+            Service(name="outbox.seal", run=Sealer(resources.pool).run),
+            Service(name="outbox.retain", run=retainer.run),
+        ],
         apis=[outbox],
     )
 
