@@ -1,4 +1,4 @@
-"""The client is a library of its own: from Penstock it needs the errors and nothing else."""
+"""The client is a library of its own: it needs errors and permits of Penstock, and nothing else."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ print(*sorted(name for name in sys.modules if name.startswith("penstock.")))
 """
 
 
-def test_the_client_imports_only_base_errors_of_penstock() -> None:
+def test_the_client_imports_only_errors_and_permits_of_penstock() -> None:
     """It can be used, profiled and replaced without the application."""
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_ALONE], check=True, capture_output=True, text=True
@@ -29,5 +29,6 @@ def test_the_client_imports_only_base_errors_of_penstock() -> None:
     assert {name for name in imported if not name.startswith(package)} == {
         "penstock.base",
         "penstock.base.errors",
+        "penstock.base.permits",
         "penstock.integrations",
     }

@@ -4,12 +4,11 @@ Callers see CallFailed (no complete response; `kind` is a FailureKind) and Inval
 header was refused before anything was sent). EgressRefused and Malformed are internal.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Literal
 
 from penstock.base.errors import CallFailed
+from penstock.base.permits import deadline
 
 # After `timeout`, `closed` and `malformed` the server may have processed the request. After the
 # others it has not received it.
@@ -29,15 +28,6 @@ def failure(kind: FailureKind, reason: str) -> CallFailed:
     return CallFailed(kind, reason)
 
 
-@asynccontextmanager
-async def within(until: float, doing: str) -> AsyncGenerator[None]:
+def within(until: float, doing: str) -> AbstractAsyncContextManager[None]:
     """Raise CallFailed if the block has not finished when the loop's time is `until`."""
-    limit = asyncio.timeout_at(until)
-    try:
-        async with limit:
-            yield
-    except TimeoutError as over:
-        # The operating system raises TimeoutError for a connect that it gives up; pass that on.
-        if not limit.expired():
-            raise
-        raise failure("timeout", f"timed out while {doing}") from over
+    return deadline(until, lambda: failure("timeout", f"timed out while {doing}"))

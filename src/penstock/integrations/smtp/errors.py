@@ -3,18 +3,18 @@
 Callers see SendFailed, and InvalidInput for arguments that cannot be sent.
 """
 
-import asyncio
 import os
 import socket
 import ssl
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import aiosmtplib
 
 from penstock.base.errors import Unavailable
+from penstock.base.permits import deadline
 from penstock.integrations.smtp.reply import Phase, Reply, make_reply
 
 FailureKind = Literal[
@@ -119,16 +119,8 @@ def _translate_connect(cause: BaseException | None, phase: Phase) -> SendFailed:
             return SendFailed(phase, "connect", "no connection")
 
 
-@asynccontextmanager
-async def within(
+def within(
     until: float, phase: Phase, *, kind: FailureKind = "timeout"
-) -> AsyncGenerator[None]:
+) -> AbstractAsyncContextManager[None]:
     """Raise SendFailed if the block has not finished when the loop's time is `until`."""
-    limit = asyncio.timeout_at(until)
-    try:
-        async with limit:
-            yield
-    except TimeoutError as over:
-        if not limit.expired():
-            raise
-        raise SendFailed(phase, kind, "timed out") from over
+    return deadline(until, lambda: SendFailed(phase, kind, "timed out"))

@@ -2,9 +2,9 @@
 
 import asyncio
 import ssl
-from collections import deque
 
 from penstock.base.aio import TIMER_ROUNDING, detach
+from penstock.base.permits import Permits
 from penstock.integrations.smtp.errors import SendFailed, within
 from penstock.integrations.smtp.open import open_session
 from penstock.integrations.smtp.relay import Limits, RelayAddress
@@ -35,8 +35,7 @@ class RelayPool:
         self._idle: list[Session] = []
         # One permit per connection in use. An idle connection has none, but there are never more
         # of both than permits, because a new one is opened only if no idle one is left.
-        self._permits = relay.connections_max
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._permits = Permits(relay.connections_max)
         self._quitting: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -58,26 +57,29 @@ class RelayPool:
         The caller gives it back. `is_new` is for a message that met a closed connection: it must
         not meet another.
         """
-        await self._take_permit(until)
+        self._check_open()
+        if not self._permits.try_take():
+            async with within(until, "connect", kind="busy"):
+                await self._permits.wait()
         try:
             if is_new and self._idle:
                 self._idle[-1].drop()  # Makes room for the new one.
             reused = None if is_new else await self._reuse(until)
             return reused or await self._open_new(until)
         except BaseException:
-            self._release_permit()
+            self._permits.release()
             raise
 
     def give_back(self, session: Session) -> None:
         """Keep the connection for the next message, or close it if it has served its time."""
         if session.is_closed:
-            self._release_permit()
+            self._permits.release()
         elif self._is_closed or session.messages >= self.relay.messages_per_connection_max:
             self._quit(session)
         else:
             session.idle_since = self._loop.time()
             self._idle.append(session)
-            self._release_permit()
+            self._permits.release()
             if self._timer is None:
                 self._timer = self._loop.call_later(self._idle_seconds, self._close_idle)
 
@@ -93,37 +95,11 @@ class RelayPool:
     async def close(self) -> None:
         """Close all connections; sends in progress fail."""
         self.retire()
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._permits.wake_all()
         if self._quitting:
             await asyncio.wait(self._quitting, timeout=CLOSE_SECONDS_MAX)
         for session in list(self._open):
             session.drop()
-
-    async def _take_permit(self, until: float) -> None:
-        self._check_open()
-        if self._permits > 0:
-            self._permits -= 1
-            return
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiters.append(waiter)
-        try:
-            async with within(until, "connect", kind="busy"):
-                await waiter
-        except BaseException:
-            if waiter.done() and not waiter.cancelled():
-                # The permit arrived together with the timeout or cancellation.
-                self._release_permit()
-            raise
-
-    def _release_permit(self) -> None:
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
-        self._permits += 1
 
     async def _reuse(self, until: float) -> Session | None:
         """Return an idle connection that works, or None."""
@@ -169,8 +145,7 @@ class RelayPool:
             self._timer = self._loop.call_at(due, self._close_idle)
 
     def _quit_idle(self, session: Session) -> None:
-        if self._permits > 0:
-            self._permits -= 1
+        if self._permits.try_take():
             self._quit(session)
         else:
             session.drop()  # Its permit is on the way to a message that waited.
@@ -185,4 +160,4 @@ class RelayPool:
         try:
             await session.quit()
         finally:
-            self._release_permit()
+            self._permits.release()

@@ -1,0 +1,72 @@
+"""What clients with a pool of connections share: permits, and the deadline of a wait.
+
+Standard library only, so that a client can be used without the rest of Penstock.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+
+class Permits:
+    """A number of permits, for one event loop; callers that wait get theirs in their order.
+
+    A counter, because a semaphore takes 2 of the 18 µs of a request, and a permit is nearly always
+    free.
+    """
+
+    __slots__ = ("_free", "_waiters")
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiters: deque[asyncio.Future[None]] = deque()
+
+    def try_take(self) -> bool:
+        """Take a permit if one is free."""
+        if self._free > 0:
+            self._free -= 1
+            return True
+        return False
+
+    async def wait(self) -> None:
+        """Wait for a permit that is released; only for a caller whose `try_take` has failed."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        except BaseException:
+            if waiter.done() and not waiter.cancelled():
+                # The permit arrived together with the cancellation.
+                self.release()
+            raise
+
+    def release(self) -> None:
+        """Give the permit to the first caller that waits."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self._free += 1
+
+    def wake_all(self) -> None:
+        """Give a permit to each caller that waits, because there is nothing left to limit."""
+        while self._waiters:
+            self.release()
+
+
+@asynccontextmanager
+async def deadline(until: float, expired: Callable[[], Exception]) -> AsyncGenerator[None]:
+    """Raise what `expired` returns if the block has not finished when the loop's time is `until`.
+
+    A TimeoutError of the block is passed on: the operating system raises it for a connect.
+    """
+    limit = asyncio.timeout_at(until)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as over:
+        if not limit.expired():
+            raise
+        raise expired() from over
