@@ -25,7 +25,7 @@ from penstock.postgres.pool import Connection
 
 Closes: TypeAlias = list[Callable[[], Awaitable[None]]]
 
-EXTRA = ("aiosmtplib", "css_inline", "dkim", "email_validator", "jinja2")
+EXTRA = ("aiosmtplib", "css_inline", "email_validator", "jinja2")
 SOURCE = "penstock"  # Of events about mails.
 
 

@@ -7,6 +7,7 @@ from email.policy import SMTP, SMTPUTF8
 from typing import Any
 
 import msgspec
+from hypothesis import strategies as st
 
 from penstock.domains.mail.mail import Address, Attachment, Mail, Recipient
 from penstock.domains.mail.message import build_message
@@ -26,6 +27,14 @@ MAIL = Mail(
     recipients=(ADA,),
     subject="Your order",
     text="Thank you.\n",
+)
+
+a_text = st.text(st.characters(exclude_categories=["Cs"]))
+a_line = st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), max_size=200)
+a_filename = st.text(
+    st.characters(exclude_categories=["C", "Zl", "Zp"], exclude_characters="/\\"),
+    min_size=1,
+    max_size=60,
 )
 
 

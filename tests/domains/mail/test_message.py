@@ -22,19 +22,14 @@ from tests.domains.mail.scene import (
     LOGO,
     NOON,
     SALT,
+    a_filename,
+    a_line,
     a_mail,
+    a_text,
     content_of,
     read,
     read_mail,
     text_of,
-)
-
-a_text = st.text(st.characters(exclude_categories=["Cs"]))
-a_line = st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), max_size=200)
-a_filename = st.text(
-    st.characters(exclude_categories=["C", "Zl", "Zp"], exclude_characters="/\\"),
-    min_size=1,
-    max_size=60,
 )
 
 

@@ -1,11 +1,14 @@
 """One attempt against a relay that misbehaves: what each reply does to a mail."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from penstock.base.clock import FakeClock
+from penstock.base.errors import InvalidInput
+from penstock.domains.mail.send import Send
 from penstock.kernel.item import Dead, Done, Hold, Retry, Snooze
 from penstock.kernel.sweep import rescue
 from tests.domains.mail.outbox import ADA, BEN, Outbox, body_of, opened_outbox
@@ -310,6 +313,26 @@ async def test_a_mail_that_sql_wrote_wrongly_fails_alone(outbox: Outbox) -> None
     assert (await outbox.row(bad))["last_error"].startswith("subject: ")
     assert (await outbox.row(odd))["status"] == "failed"
     assert (await outbox.row(good))["status"] == "sent"
+
+
+async def test_a_mail_that_cannot_be_signed_fails_for_good(
+    outbox: Outbox, relay: SmtpServer
+) -> None:
+    """A repeat would be refused as well, and would only look like a slow relay."""
+
+    def refuse(content: bytes, domain: str) -> bytes:
+        raise InvalidInput("message", f"cannot be signed: {len(content)} bytes of {domain}")
+
+    mail_id = await outbox.send(ADA)
+    kind = outbox.app.kinds["penstock.mail"]
+    assert isinstance(kind.handle, Send)
+    outbox.app.kinds[kind.lane] = replace(kind, handle=replace(kind.handle, sign=refuse))
+
+    (ran,) = await outbox.run()
+
+    assert isinstance(ran.outcome, Dead)
+    assert (await outbox.row(mail_id))["status"] == "failed"
+    assert relay.messages == []
 
 
 async def test_a_limit_of_a_domain_leaves_others_alone(outbox: Outbox, relay: SmtpServer) -> None:

@@ -1,22 +1,24 @@
-"""DKIM signatures (RFC 6376), made with dkimpy; this is the only module that calls it.
+"""DKIM signatures (RFC 6376, RFC 8463), relaxed/relaxed. Pure, except for the time.
 
-Measured for a mail of 2 kB: 8 to 9 ms of CPU time with RSA of 2048 bits, because dkimpy computes
-it in Python, and 0.4 ms with ed25519 (RFC 8463), which not all receivers verify yet.
+Written here because dkimpy computes RSA in Python: 8 to 9 ms for a mail of 2 kB with 2048 bits. The
+tests verify every signature with dkimpy.
 """
 
 import base64
 import re
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, cast
+from hashlib import sha256
+from typing import Literal
 
-import dkim
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
-    NoEncryption,
-    PrivateFormat,
     PublicFormat,
     load_pem_private_key,
 )
@@ -38,19 +40,23 @@ SIGNED_HEADERS = frozenset(
 )  # fmt: skip
 # Signed once more than they occur: a second one, added later, makes the signature invalid.
 SEALED_HEADERS = (b"from", b"to", b"subject", b"date")
+LINE_LENGTH = 72  # Of the signature's base64: RFC 5322 asks to fold at 78.
+NAMES_PER_LINE = 3  # Of signed headers; the three longest names fill a line.
 
 _DOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})+")
 _SELECTOR = re.compile(r"(?=.{1,253}$)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*")
+_HEADER_END = re.compile(rb"\r\n(?![ \t])")
+_SPACES = re.compile(rb"[ \t]{2,}|\t")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DkimKey:
-    """A private key in the form that dkimpy takes, and where its public half is in the DNS."""
+    """A private key, and where its public half is in the DNS."""
 
     domain: str
     selector: str
     algorithm: Algorithm
-    private: bytes = field(repr=False)
+    private: RSAPrivateKey | Ed25519PrivateKey = field(repr=False)
     public: bytes = field(repr=False)
 
     @property
@@ -77,7 +83,7 @@ def read_key(pem: bytes, *, domain: str, selector: str) -> DkimKey:
                 domain=domain,
                 selector=selector,
                 algorithm="ed25519-sha256",
-                private=base64.b64encode(key.private_bytes_raw()),
+                private=key,
                 public=key.public_key().public_bytes_raw(),
             )
         case RSAPrivateKey() as key if RSA_BITS_MIN <= key.key_size <= RSA_BITS_MAX:
@@ -85,9 +91,7 @@ def read_key(pem: bytes, *, domain: str, selector: str) -> DkimKey:
                 domain=domain,
                 selector=selector,
                 algorithm="rsa-sha256",
-                private=key.private_bytes(
-                    Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()
-                ),
+                private=key,
                 public=key.public_key().public_bytes(
                     Encoding.DER, PublicFormat.SubjectPublicKeyInfo
                 ),
@@ -99,43 +103,67 @@ def read_key(pem: bytes, *, domain: str, selector: str) -> DkimKey:
 
 
 def sign(message: bytes, key: DkimKey) -> bytes:
-    """Return the message with its signature in front; raises InvalidInput for no message at all.
+    """Return the message, which has CRLF line ends, with its signature in front.
 
-    The signature contains the time, so two attempts have different ones.
+    Raises InvalidInput for what is not a message. The signature contains the time, so two attempts
+    have different ones.
     """
-    try:
-        signer = cast("_Signer", dkim.DKIM(message, signature_algorithm=key.algorithm.encode()))
-        present = [name.lower() for name, _ in signer.headers]
-        signature = signer.sign(
-            key.selector.encode(),
-            key.domain.encode(),
-            key.private,
-            # Relays may fold headers anew and remove spaces at the end of lines.
-            canonicalize=(b"relaxed", b"relaxed"),
-            include_headers=[
-                *(name for name in present if name in SIGNED_HEADERS),
-                *SEALED_HEADERS,
-            ],
-        )
-    except dkim.DKIMException as refused:
-        raise InvalidInput("message", f"cannot be signed: {refused}") from refused
-    return signature + message
+    head, _, body = message.partition(b"\r\n\r\n")
+    # From the last to the first, the order in which a verifier takes headers of the same name.
+    headers = [_canonicalize_header(each) for each in reversed(_HEADER_END.split(head))]
+    covered = [(name, value) for name, value in headers if name in SIGNED_HEADERS]
+    if b"from" not in dict(covered):
+        raise InvalidInput("message", "cannot be signed: it has no From")
+    unsigned = _signature_header(
+        key, names=[*(name for name, _ in covered), *SEALED_HEADERS], body=body
+    )
+    name, value = _canonicalize_header(unsigned)
+    signed = b"".join(b"%b:%b\r\n" % each for each in covered) + b"%b:%b" % (name, value)
+    signature = base64.b64encode(_sign(signed, key))
+    return unsigned + _fold(signature, LINE_LENGTH) + b"\r\n" + message
 
 
-class _Signer(Protocol):
-    """The part of dkim.DKIM that is used; dkimpy has no types."""
+def _canonicalize_header(header: bytes) -> tuple[bytes, bytes]:
+    """Return the name and the value as relays may not change them; raises InvalidInput."""
+    name, colon, value = header.partition(b":")
+    if not colon:
+        raise InvalidInput("message", "cannot be signed: a header has no colon")
+    value = value.replace(b"\r\n", b"")
+    return name.rstrip().lower(), _SPACES.sub(b" ", value).strip(b" ")
 
-    headers: list[tuple[bytes, bytes]]
 
-    def sign(
-        self,
-        selector: bytes,
-        domain: bytes,
-        privkey: bytes,
-        *,
-        canonicalize: tuple[bytes, bytes],
-        include_headers: list[bytes],
-    ) -> bytes: ...
+def _canonicalize_body(body: bytes) -> bytes:
+    if b"  " in body or b"\t" in body:
+        body = _SPACES.sub(b" ", body)
+    body = body.replace(b" \r\n", b"\r\n").rstrip(b" \r\n")
+    return body + b"\r\n" if body else body
+
+
+def _signature_header(key: DkimKey, *, names: Sequence[bytes], body: bytes) -> bytes:
+    """Return the header up to its signature, which is the value of the last tag."""
+    lines = [
+        b":".join(names[at : at + NAMES_PER_LINE]) for at in range(0, len(names), NAMES_PER_LINE)
+    ]
+    tags = (
+        f"v=1; a={key.algorithm}; c=relaxed/relaxed; t={int(time.time())}".encode(),
+        f"d={key.domain}; s={key.selector}".encode(),
+        b"h=" + b":\r\n ".join(lines),
+        b"bh=" + base64.b64encode(sha256(_canonicalize_body(body)).digest()),
+        b"b=",
+    )
+    return b"DKIM-Signature: " + b";\r\n ".join(tags)
+
+
+def _sign(signed: bytes, key: DkimKey) -> bytes:
+    match key.private:
+        case RSAPrivateKey():
+            return key.private.sign(signed, PKCS1v15(), SHA256())
+        case Ed25519PrivateKey():
+            return key.private.sign(sha256(signed).digest())
+
+
+def _fold(text: bytes, length: int) -> bytes:
+    return b"\r\n ".join([text[at : at + length] for at in range(0, len(text), length)])
 
 
 def _load(pem: bytes) -> object:

@@ -1,7 +1,6 @@
 """What runs when the app opens: the handler of both lanes, services, the API, the fixed fields."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
@@ -29,7 +28,7 @@ from penstock.domains.mail.transmit import Transmit
 from penstock.domains.mail.unsubscribe import check_public_url, make_token, make_url
 from penstock.kernel.item import Hold, Retry
 from penstock.kernel.lane import FIELDS
-from penstock.limits.gate import Gate
+from penstock.limits.gate import ProcessGate
 
 # Beyond the time for SMTP: to wait for a gate, and to write results.
 HANDLER_SLACK = timedelta(seconds=60)
@@ -41,7 +40,7 @@ def build(
     chosen: MailSettings,
     *,
     transmit: Transmit,
-    gate: Gate,
+    gate: ProcessGate,
     announce: Announce,
 ) -> Runtime:
     """Build the domain; mails go out through `gate`, by `transmit`, and events to `announce`."""
@@ -120,7 +119,7 @@ def fixed_fields(settings: Settings, chosen: MailSettings) -> list[FixedField]:
     return fixed
 
 
-def _choose_signer(chosen: MailSettings) -> Callable[[bytes, str], Awaitable[bytes]] | None:
+def _choose_signer(chosen: MailSettings) -> Callable[[bytes, str], bytes] | None:
     if chosen.dkim_key is None:
         return None
     assert chosen.dkim_domain is not None
@@ -136,11 +135,11 @@ def _choose_signer(chosen: MailSettings) -> Callable[[bytes, str], Awaitable[byt
     return partial(_sign, key)
 
 
-async def _sign(key: DkimKey, content: bytes, domain: str) -> bytes:
-    """Sign a mail whose sender is in the domain of the key; in a thread, as RSA takes 9 ms."""
+def _sign(key: DkimKey, content: bytes, domain: str) -> bytes:
+    """Sign a mail whose sender is in the domain of the key."""
     if domain != key.domain and not domain.endswith("." + key.domain):
         return content
-    return await asyncio.to_thread(sign, content, key)
+    return sign(content, key)
 
 
 def _choose_unsubscribe_url(chosen: MailSettings, vault: Vault) -> Callable[[int], str] | None:

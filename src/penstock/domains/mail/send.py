@@ -4,7 +4,7 @@ What is final for a recipient is written before the outcome is returned, so that
 sends no second copy. Between the relay's last reply and that write lies the one unknown moment.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
@@ -88,7 +88,7 @@ class Send:
     on_unknown: Literal["retry", "hold"]
     log: Logger
     meter: Meter
-    sign: Callable[[bytes, str], Awaitable[bytes]] | None = None
+    sign: Callable[[bytes, str], bytes] | None = None
     unsubscribe_url: Callable[[int], str] | None = None
     redirect_to: str | None = None
 
@@ -149,12 +149,12 @@ class Send:
             url = self.unsubscribe_url(mail.id)
         try:
             message = build_message(mail.to_mail(contents, unsubscribe_url=url))
+            if self.sign is None:
+                return message
+            content = self.sign(message.content, domain_of(mail.sender.address))
         except InvalidInput as refused:
-            # Written with SQL, which checks less.
+            # Written with SQL, which checks less. A repeat would be refused as well.
             return Dead(str(refused))
-        if self.sign is None:
-            return message
-        content = await self.sign(message.content, domain_of(mail.sender.address))
         return Message(content=content, needs_smtputf8=message.needs_smtputf8)
 
     # ---------------------------------------------------------------------------- relays
@@ -169,11 +169,10 @@ class Send:
                 attempt.open |= dict.fromkeys(pending, ("relay_fault", relay.fault))
                 continue
             passage = await self.gates.enter(attempt.mail, relay, pending)
-            for number in pending:
-                if number not in passage.allowed:
-                    reason = passage.refusal.reason if passage.refusal else "refused"
-                    attempt.open[number] = ("throttled", reason)
-                    attempt.refusal = passage.refusal
+            for number in set(pending).difference(passage.allowed):
+                reason = passage.refusal.reason if passage.refusal else "refused"
+                attempt.open[number] = ("throttled", reason)
+                attempt.refusal = passage.refusal
             if passage.allowed:
                 await self._try_relay(attempt, relay, passage, until=until)
             pending = [no for no, (why, _) in attempt.open.items() if why in ELSEWHERE]
