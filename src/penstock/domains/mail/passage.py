@@ -1,19 +1,23 @@
 """The gates that a mail passes before it is sent: relay, sender, each group and each domain.
+"""The gates that a mail passes before it is sent: closed ones first, then all rates at one instant.
 
-A recipient whose domain is closed waits; the others are sent. Limits per hour and day are rows.
+The relay has a breaker and a cooldown, and each domain a cooldown: `Gate.enter`, without a rate, so
+that a refusal loses no instant. Then `admit` waits for the one instant that the rates of relay,
+sender and domains have in common. Limits per hour and day are rows, and come last: what was taken
+from them is not given back. A recipient whose domain refuses waits; the others are sent.
 """
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 
 from penstock.base.aio import finish
 from penstock.domains.mail.address import domain_of
 from penstock.domains.mail.loader import LoadedMail
 from penstock.domains.mail.relay import Scope, SmtpRelay
-from penstock.limits.admit import LEAVE_GRACE
-from penstock.limits.gate import Gate, Permit, Refusal, Rules, Verdict
+from penstock.limits.admit import LEAVE_GRACE, admit
+from penstock.limits.gate import Limit, Permit, ProcessGate, Refusal, Rules, Verdict
 from penstock.postgres.pool import Pool
 from penstock.postgres.statement import statement
 
@@ -27,33 +31,61 @@ WAIT_MIN = timedelta(seconds=1)
 
 @dataclass(slots=True, kw_only=True)
 class Passage:
-    """The permits of one mail. `allowed` are the numbers of recipients that may be sent to now."""
+    """The permits of one mail. `domains` has those that it may be sent to now, with their numbers
+    of recipients; `refusal` says when to come back for the others.
+    """
 
     mail: LoadedMail
-    permits: list[tuple[Scope, Permit, Rules]] = field(default_factory=list)
-    allowed: list[int] = field(default_factory=list)
+    relay: str
+    domains: dict[str, list[int]]
+    relay_permit: Permit | None = None
+    domain_permits: dict[str, Permit] = field(default_factory=dict)
     refusal: Refusal | None = None
 
+    @property
+    def allowed(self) -> list[int]:
+        """The numbers of recipients that may be sent to now."""
+        return [number for numbers in self.domains.values() for number in numbers]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+    def refuse(self, refusal: Refusal, scope: Scope, name: str) -> None:
+        """Send nothing to a domain now, or nothing at all."""
+        self.refusal = refusal
+        if scope == "domain":
+            del self.domains[name]
+        else:
+            self.domains.clear()
+
+    def limited(self) -> list[tuple[Scope, str]]:
+        """Return what may have a limit: the relay, the sender, and the domains that are left."""
+        if not self.domains:
+            return []
+        return [
+            ("relay", self.relay),
+            ("sender", self.mail.sender.address.lower()),
+            *(("domain", domain) for domain in self.domains),
+        ]
+
+
 class Gates:
-    """Enters all gates of a mail, or none."""
+    """Enters the gates of a mail and leaves them; permits expire after `permit_ttl`."""
 
-    gate: Gate
-    pool: Pool
-    permit_ttl: timedelta
+    def __init__(self, *, gate: ProcessGate, pool: Pool, permit_ttl: timedelta) -> None:
+        self._gate = gate
+        self._pool = pool
+        self._rules = Rules(concurrency=CONCURRENCY, permit_ttl=permit_ttl)
 
     async def enter(self, mail: LoadedMail, relay: SmtpRelay, pending: Sequence[int]) -> Passage:
-        """Return the permits; without any, `refusal` says when to come back."""
-        passage = Passage(mail=mail)
+        """Wait until the mail may be sent to some of the recipients, and return the permits."""
+        passage = Passage(mail=mail, relay=relay.name, domains=_by_domain(mail, pending))
         try:
-            await self._enter(passage, relay, pending)
+            await self._pass_closed(passage)
+            await self._pass_rates(passage)
+            await self._pass_quotas(passage)
         except BaseException:
             await finish(self.leave(passage, relay_verdict="unknown"), within=LEAVE_GRACE)
             raise
-        if not passage.allowed:
+        if not passage.domains:
             await self.leave(passage, relay_verdict="unknown")
-            passage.permits.clear()
         return passage
 
     async def leave(
@@ -62,18 +94,21 @@ class Gates:
         *,
         relay_verdict: Verdict,
         relay_cooldown: timedelta | None = None,
-        domain_cooldowns: dict[str, timedelta] | None = None,
+        domain_cooldowns: Mapping[str, timedelta] | None = None,
     ) -> None:
         """Return all permits; a cooldown closes the relay or a domain for everybody."""
-        for scope, permit, rules in passage.permits:
-            verdict: Verdict = relay_verdict if scope == "relay" else "unknown"
-            cooldown = relay_cooldown if scope == "relay" else None
-            if scope == "domain" and domain_cooldowns:
-                cooldown = domain_cooldowns.get(permit.key.rpartition(" ")[2])
-            await self.gate.leave(permit, rules, verdict=verdict, cooldown=cooldown)
+        leave = partial(self._gate.leave, rules=self._rules)
+        if passage.relay_permit is not None:
+            await leave(passage.relay_permit, verdict=relay_verdict, cooldown=relay_cooldown)
+        for domain, permit in passage.domain_permits.items():
+            cooldown = (domain_cooldowns or {}).get(domain)
+            await leave(permit, verdict="unknown", cooldown=cooldown)
 
-    async def _enter(self, passage: Passage, relay: SmtpRelay, pending: Sequence[int]) -> None:
-        if not await self._pass(passage, "relay", relay.name):
+    async def _pass_closed(self, passage: Passage) -> None:
+        """Enter the relay's breaker, and what a throttling reply has closed."""
+        entered = await self._gate.enter(f"mail relay {passage.relay}", self._rules)
+        if isinstance(entered, Refusal):
+            passage.refuse(entered, "relay", passage.relay)
             return
         if not await self._pass(passage, "sender", passage.mail.sender.address.lower()):
             return
@@ -89,24 +124,47 @@ class Gates:
         wait = max((permit.wait for _, permit, _ in passage.permits), default=0.0)
         if passage.allowed and wait > 0:
             await asyncio.sleep(wait)
+        passage.relay_permit = entered
+        for domain in list(passage.domains):
+            entered = await self._gate.enter(f"mail domain {domain}", self._rules)
+            if isinstance(entered, Refusal):
+                passage.refuse(entered, "domain", domain)
+            else:
+                passage.domain_permits[domain] = entered
 
-    async def _pass(self, passage: Passage, scope: Scope, name: str) -> bool:
-        limits = passage.mail.limits
-        rules = limits.rules(scope, name, concurrency=CONCURRENCY, ttl=self.permit_ttl)
-        permit = await self.gate.enter(f"mail {scope} {name}", rules)
-        if isinstance(permit, Refusal):
-            passage.refusal = permit
-            return False
-        limit = limits.find(scope, name)
-        if limit is not None and limit.has_quota:
-            wait = await self.pool.fetchval(TAKE_QUOTA, scope, name, limit.per_hour, limit.per_day)
+    async def _pass_rates(self, passage: Passage) -> None:
+        """Wait for an instant of all rates, without the domains that have none soon enough."""
+        while limits := _rates(passage):
+            answer = await admit(
+                partial(self._gate.enter_all, list(limits)),
+                self._gate.leave_all,
+                rate=max(limit.rate for limit in limits if limit.rate is not None),
+            )
+            if not isinstance(answer, Refusal):
+                return
+            refusing = next(each for limit, each in limits.items() if limit.key == answer.key)
+            passage.refuse(answer, *refusing)
+
+    async def _pass_quotas(self, passage: Passage) -> None:
+        for scope, name in passage.limited():
+            limit = passage.mail.limits.find(scope, name)
+            if limit is None or not limit.has_quota:
+                continue
+            wait = await self._pool.fetchval(TAKE_QUOTA, scope, name, limit.per_hour, limit.per_day)
             if wait is not None:
-                await self.gate.leave(permit, rules, verdict="unknown")
                 after = max(WAIT_MIN, timedelta(seconds=wait))
-                passage.refusal = Refusal(after, "rate_limited")
-                return False
-        passage.permits.append((scope, permit, rules))
-        return True
+                passage.refuse(Refusal(after, "rate_limited"), scope, name)
+                if not passage.domains:
+                    return
+
+
+def _rates(passage: Passage) -> dict[Limit, tuple[Scope, str]]:
+    """Return the limits of the gate, none of which needs a return, and what each belongs to."""
+    return {
+        Limit(key=f"mail rate {scope} {name}", rate=limit.rate): (scope, name)
+        for scope, name in passage.limited()
+        if (limit := passage.mail.limits.find(scope, name)) is not None and limit.rate is not None
+    }
 
 
 def _by_domain(mail: LoadedMail, pending: Sequence[int]) -> dict[str, list[int]]:

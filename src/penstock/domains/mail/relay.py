@@ -11,7 +11,6 @@ from penstock.base.errors import BadSetting, InvalidInput, SealBroken
 from penstock.base.vault import Vault
 from penstock.domains.mail.errors import UnknownRelay
 from penstock.kernel.audit import audit
-from penstock.limits.gate import Rules
 from penstock.postgres.pool import Connection, Queries, Row
 from penstock.postgres.statement import statement
 
@@ -86,6 +85,7 @@ class Limit:
 
 class Limits:
     """The limits by scope and name, with the rules of the gate for each, and groups by domain."""
+    """The limits by scope and name."""
 
     def __init__(
         self, limits: Iterable[Limit] = (), *, groups: Mapping[str, str] | None = None
