@@ -1,6 +1,6 @@
 """The bars, one case per group: each measures and returns rows of the table.
 
-Those of the kernel are here, those of limits per key, slots and webhooks in modules of their own.
+Those of the kernel are here, those of limits per key and of the domains in modules of their own.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-from bench import idle, key_limits, measure, slots, webhooks
+from bench import idle, key_limits, mail, measure, slots, webhooks
 from bench.adapter import adapter
 from bench.arrivals import busiest_second
 from bench.figures import (
@@ -150,6 +150,7 @@ CASES: Final[dict[str, Case]] = {
     **key_limits.CASES,
     **slots.CASES,
     **webhooks.CASES,
+    **mail.CASES,
 }
 
 

@@ -78,6 +78,24 @@ def httpcore_peer(module: str) -> Callable[[], Launch]:
     return prepare
 
 
+def aiosmtplib_peer(module: str) -> Callable[[], Launch]:
+    """Return what prepares an environment with aiosmtplib and launches one module in it."""
+
+    def prepare() -> Launch:
+        return _module(_venv(HOME / "aiosmtplib", sys.executable, pins.AIOSMTPLIB), module)
+
+    return prepare
+
+
+def post_office_peer(module: str) -> Callable[[], Launch]:
+    """Return what prepares an environment with django-post_office and launches one module in it."""
+
+    def prepare() -> Launch:
+        return _module(_venv(HOME / "post_office", sys.executable, pins.POST_OFFICE), module)
+
+    return prepare
+
+
 def node_peer(script: str) -> Callable[[], Launch]:
     """Return what prepares the Node environment and launches one adapter in it."""
 

@@ -6,10 +6,9 @@ import os
 import signal
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from bench.dispatch import WHO, DispatchFailed, Scene, working
-from bench.receiver import Receiver
 from penstock.domains.webhooks.domain import LANE
 from penstock.kernel.lane import pause_lane, resume_lane
 
@@ -33,9 +32,15 @@ SELECT (SELECT count(*) FROM penstock.ready) || ' ready, '
 """
 
 
+class Arrivals(Protocol):
+    """Where it arrives."""
+
+    async def count(self) -> int: ...
+
+
 async def deliver_together(
     scene: Scene,
-    receiver: Receiver,
+    receiver: Arrivals,
     *,
     events: int,
     seconds_max: float,

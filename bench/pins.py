@@ -17,6 +17,10 @@ OBAN_PYTHON: Final = (3, 12)  # the least that PyPI's oban accepts
 AIOHTTP: Final = ("aiohttp==3.14.5", "uvloop==0.23.0")
 HTTPCORE: Final = ("httpcore[asyncio]==1.0.9", "uvloop==0.23.0")
 
+# They send mails, beside ours.
+AIOSMTPLIB: Final = ("aiosmtplib==5.1.3", "uvloop==0.23.0")
+POST_OFFICE: Final = ("django-post_office==3.12.0", "Django==5.2.19", "psycopg[binary]==3.3.8")
+
 # The `node` package brings its own Node: both peers ask for more than many machines have.
 NODE_PEERS: Final = (
     "graphile-worker@0.18.0",

@@ -9,9 +9,11 @@ from bench.environment import (
     Launch,
     Unavailable,
     aiohttp_peer,
+    aiosmtplib_peer,
     httpcore_peer,
     node_peer,
     oban_peer,
+    post_office_peer,
     python_peer,
 )
 
@@ -47,6 +49,19 @@ HTTPCORE_UNPOOLED: Final = Peer(
     name="httpcore, pinned, without its pool",
     prepare=httpcore_peer("bench.peers.httpcore_unpooled"),
     items_max=0,
+    has_key=False,
+)
+# Prepared only when mail is measured.
+AIOSMTPLIB: Final = Peer(
+    name="aiosmtplib",
+    prepare=aiosmtplib_peer("bench.peers.aiosmtplib"),
+    items_max=0,
+    has_key=False,
+)
+POST_OFFICE: Final = Peer(
+    name="django-post_office",
+    prepare=post_office_peer("bench.peers.post_office"),
+    items_max=2_000,
     has_key=False,
 )
 

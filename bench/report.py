@@ -111,7 +111,14 @@ class Report:
             },
             "options": options,
             "postgres": SETTINGS,
-            "pins": [*pins.PYTHON_PEERS, *pins.OBAN, *pins.AIOHTTP, *pins.NODE_PEERS],
+            "pins": [
+                *pins.PYTHON_PEERS,
+                *pins.OBAN,
+                *pins.AIOHTTP,
+                *pins.AIOSMTPLIB,
+                *pins.POST_OFFICE,
+                *pins.NODE_PEERS,
+            ],
             "rows": [asdict(row) for row in self.rows],
             "measurements": [asdict(m) for m in self.measurements],
         }

@@ -2,12 +2,9 @@
 
 import statistics
 import time
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from random import Random
 from typing import Final
-
-import asyncpg
 
 from bench import document
 from bench.booking import (
@@ -15,7 +12,6 @@ from bench.booking import (
     MOST,
     POOL,
     WINDOW,
-    BookingFailed,
     ask,
     book,
     call,
@@ -38,10 +34,8 @@ from bench.figures import (
     ratio_row,
 )
 from bench.measure import P99, Bench, Case, floats, number
-from bench.pgbench import PgbenchFailed
-from bench.process import NotReady
+from bench.tried import Figures, tried
 from penstock import Penstock
-from penstock.base.errors import PenstockError
 from penstock.domains.slots.config import set_config
 from penstock.domains.slots.forecast import forecast
 from penstock.domains.slots.reflow import reflow
@@ -55,8 +49,6 @@ FORECASTS: Final = 20
 FORECAST_FAR: Final = 10_000_000
 SCATTERED: Final = 20_000  # holes to forecast around
 WHO: Final = "bench"
-
-Figures = tuple[float, dict[str, float]]
 
 
 async def single(bench: Bench) -> list[Row]:
@@ -103,7 +95,7 @@ async def batch(bench: Bench) -> list[Row]:
             await check_count(connection, answered=bench.sizes.items)
         return bench.sizes.items / number(answer, "seconds"), {OTHERS: others.percent}
 
-    over_http = await _tried(bench, run, what="batch of slots over HTTP", unit="/s")
+    over_http = await tried(bench, run, what="batch of slots over HTTP", unit="/s")
     bars = at_least(25), at_least(40_000, "≥ 40,000/s")
     return [
         row
@@ -146,7 +138,7 @@ async def million(bench: Bench) -> list[Row]:
         return found["seconds"], found
 
     share = few / MILLION
-    own = await _tried(bench, run, what=f"{few:,} slots for one instant", unit="s")
+    own = await tried(bench, run, what=f"{few:,} slots for one instant", unit="s")
     after = f"next request after {many:,}"
     return [
         limit_row(own.what, own, bar=at_most(20 * share, f"≤ {20 * share:g} s")),
@@ -178,7 +170,7 @@ async def rate(bench: Bench) -> list[Row]:
             return float(await app.pool.fetchval(MOST, WINDOW)), {}
 
     theirs = await _document(bench)
-    own = await _tried(bench, run, what="most slots in any 4 s", unit="")
+    own = await tried(bench, run, what="most slots in any 4 s", unit="")
     return [
         limit_row(own.what, own, bar=at_most(CAPACITY + 1, f"≤ {CAPACITY} + 1")),
         ratio_row(own.what, own, detail(theirs, "most", ""), bar=None),
@@ -205,7 +197,7 @@ async def forecasts(bench: Bench) -> list[Row]:
             found["off"] = abs(booked.last_at - expected_at) / WINDOW
             return found["empty"], found
 
-    own = await _tried(bench, run, what=f"forecast of {FORECAST_FAR:,}: p50", unit="ms")
+    own = await tried(bench, run, what=f"forecast of {FORECAST_FAR:,}: p50", unit="ms")
     return [
         limit_row(own.what, own, bar=at_most(50, "≤ 50 ms")),
         limit_row(
@@ -244,7 +236,7 @@ async def reflows(bench: Bench) -> list[Row]:
             return seconds, {"most": most, OTHERS: others.percent}
 
     share = count / MILLION
-    own = await _tried(bench, run, what=f"reflow of {count:,} after halving capacity", unit="s")
+    own = await tried(bench, run, what=f"reflow of {count:,} after halving capacity", unit="s")
     allowed = CAPACITY // 2 + 1
     return [
         limit_row(own.what, own, bar=at_most(60 * share, f"≤ {60 * share:g} s")),
@@ -274,7 +266,7 @@ async def _document(bench: Bench, *, spread_seconds: float = 0.0, booked: int = 
 
     what = "slots, wanted times over an hour" if spread_seconds else "slots for one instant"
     what = f"{what}, {booked:,} booked before" if booked else what
-    return await _tried(bench, run, what=what, unit="/s", subject=document.NAME)
+    return await tried(bench, run, what=what, unit="/s", subject=document.NAME)
 
 
 async def _single(bench: Bench, *, spread_seconds: float = 0.0) -> Measurement:
@@ -301,7 +293,7 @@ async def _single(bench: Bench, *, spread_seconds: float = 0.0) -> Measurement:
         }
 
     what = "single slots over an hour" if spread_seconds else "single slots over HTTP"
-    return await _tried(bench, run, what=what, unit="/s")
+    return await tried(bench, run, what=what, unit="/s")
 
 
 async def _book(bench: Bench) -> Measurement:
@@ -312,7 +304,7 @@ async def _book(bench: Bench) -> Measurement:
                 booked = await book(bench, app, count=bench.sizes.items)
         return bench.sizes.items / booked.seconds, {OTHERS: others.percent}
 
-    return await _tried(bench, run, what="batch of slots from Python", unit="/s")
+    return await tried(bench, run, what="batch of slots from Python", unit="/s")
 
 
 async def _forecast_last(app: Penstock, *, count: int, from_at: datetime | None = None) -> datetime:
@@ -338,27 +330,6 @@ async def _in_turn(*sides: tuple[Penstock, int], random: Random) -> list[list[fl
         for (app, booked), known in zip(sides, waits, strict=True):
             known.extend(await ask(app, random, count=ASKED_IN_TURN, booked=booked))
     return waits
-
-
-async def _tried(
-    bench: Bench,
-    run: Callable[[], Awaitable[Figures]],
-    *,
-    what: str,
-    unit: str,
-    subject: str = "penstock",
-) -> Measurement:
-    """Run one measurement and keep it, or the reason why there is none."""
-    value, more, reason = None, dict[str, float](), ""
-    try:
-        value, more = await run()
-    except (
-        BookingFailed, NotReady, PgbenchFailed, PenstockError, asyncpg.PostgresError, OSError,
-    ) as exc:  # fmt: skip
-        reason = f"failed: {exc}"
-    return bench.report.measured(
-        Measurement(subject=subject, what=what, value=value, unit=unit, reason=reason, detail=more)
-    )
 
 
 def _percentile_99(milliseconds: list[float]) -> float:

@@ -5,16 +5,14 @@ import contextlib
 import json
 import statistics
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-import asyncpg
-
 from bench import flooding, hanging, posting
 from bench.arrivals import busiest_second, inversions, mean_rate, percentile_99
-from bench.booking import BookingFailed, call
+from bench.booking import call
 from bench.callers import Place
 from bench.dispatch import (
     CHUNK,
@@ -48,11 +46,11 @@ from bench.figures import (
 from bench.killing import WORKERS, deliver_together
 from bench.measure import Bench, Case, floats, number, numbers
 from bench.nginx import nginx
-from bench.process import NoAnswer, NotReady, answer
+from bench.process import answer
 from bench.receiver import receiving
 from bench.redis import redis
 from bench.registry import AIOHTTP, HTTPCORE, HTTPCORE_UNPOOLED, Subject, peer_subject
-from penstock.base.errors import PenstockError
+from bench.tried import Figures, tried
 from penstock.domains.webhooks.body import compose
 from penstock.domains.webhooks.domain import ORDERED_LANE, POLICY
 from penstock.domains.webhooks.subscription import NewSubscription
@@ -83,8 +81,6 @@ CROWD: Final = int(POLICY["concurrency"])  # As lanes of webhooks come.
 GUARDED: Final = NewSubscription(
     url="http://127.0.0.1:9/", event_types=[TYPE], rate_limit=100_000.0, concurrency=AT_ONCE
 )
-
-Figures = tuple[float, dict[str, float]]
 
 
 async def deliver(bench: Bench) -> list[Row]:
@@ -201,7 +197,7 @@ async def statements(bench: Bench) -> list[Row]:
                 counted = bench.server.statements(scene.database) - before
         return counted / events, {"statements": float(counted)}
 
-    own = await _tried(bench, run, what="SQL statements per delivered event", unit="")
+    own = await tried(bench, run, what="SQL statements per delivered event", unit="")
     return [limit_row(f"{own.what}, of {events:,}", own, bar=at_most(0.1, "≤ 0.1"))]
 
 
@@ -251,7 +247,7 @@ async def rate(bench: Bench) -> list[Row]:
         return float(busiest_second(instants)), found
 
     what = f"most deliveries in any second, {WORKERS} workers on Redis"
-    own = await _tried(bench, run, what=what, unit="")
+    own = await tried(bench, run, what=what, unit="")
     limit = Measurement(subject="the limit", what="", value=float(RATE), unit="/s")
     return [
         limit_row(what, own, bar=at_most(RATE * 1.02, f"≤ {RATE} + 2 %")),
@@ -294,7 +290,7 @@ async def order(bench: Bench) -> list[Row]:
         found = {"kills": float(kills), "lost": lost, "repeated": repeated}
         return float(inversions(arrived, keys=KEYS)), found
 
-    own = await _tried(bench, run, what="inversions of order per key", unit="")
+    own = await tried(bench, run, what="inversions of order per key", unit="")
     kills = own.detail.get("kills", 0)
     name = f"{own.what}, {events:,} deliveries, {KEYS:,} keys, {kills:g} kills"
     return [limit_row(name, own, bar=at_most(0, "0"))]
@@ -359,7 +355,7 @@ async def _post(bench: Bench, subject: Subject) -> Measurement:
         found = {"cpu": number(done, "cpu_seconds") / items * 1e6, OTHERS: others.percent}
         return items / number(done, "seconds"), found
 
-    return await _tried(bench, run, what="posts", unit="/s", subject=subject.name)
+    return await tried(bench, run, what="posts", unit="/s", subject=subject.name)
 
 
 async def _deliver(bench: Bench, *, concurrency: int = AT_ONCE) -> Measurement:
@@ -375,7 +371,7 @@ async def _deliver(bench: Bench, *, concurrency: int = AT_ONCE) -> Measurement:
                     seconds = await drain(db, events=events, seconds_max=DELIVER_SECONDS_MAX)
         return events / seconds, {OTHERS: others.percent}
 
-    return await _tried(bench, run, what="webhook deliveries", unit="/s")
+    return await tried(bench, run, what="webhook deliveries", unit="/s")
 
 
 async def _deliver_beside_calls(bench: Bench) -> Measurement:
@@ -401,7 +397,7 @@ async def _deliver_beside_calls(bench: Bench) -> Measurement:
         took = (ended_at - began_at).total_seconds()
         return deliveries / took, {"accepted": accepted, OTHERS: others.percent}
 
-    return await _tried(bench, run, what="webhook deliveries beside calls", unit="/s")
+    return await tried(bench, run, what="webhook deliveries beside calls", unit="/s")
 
 
 async def _accept(bench: Bench, verb: str, *, connections: int, each: int) -> Measurement:
@@ -428,7 +424,7 @@ async def _accept(bench: Bench, verb: str, *, connections: int, each: int) -> Me
             OTHERS: others.percent,
         }
 
-    return await _tried(bench, run, what=f"{verb} over HTTP", unit="/s")
+    return await tried(bench, run, what=f"{verb} over HTTP", unit="/s")
 
 
 async def _paced(bench: Bench, *, floods: bool) -> Measurement:
@@ -460,7 +456,7 @@ async def _paced(bench: Bench, *, floods: bool) -> Measurement:
         }
 
     what = "p99 of POST /events, flooded" if floods else "p99 of POST /events"
-    return await _tried(bench, run, what=what, unit="ms")
+    return await tried(bench, run, what=what, unit="ms")
 
 
 async def _flood(place: Place, *, seconds: float) -> dict[str, object]:
@@ -486,28 +482,4 @@ async def _latency(bench: Bench, *, hang: bool) -> Measurement:
         }
 
     what = "p99 to healthy endpoints, others hang" if hang else "p99 to healthy endpoints"
-    return await _tried(bench, run, what=what, unit="ms")
-
-
-async def _tried(
-    bench: Bench,
-    run: Callable[[], Awaitable[Figures]],
-    *,
-    what: str,
-    unit: str,
-    subject: str = "penstock",
-) -> Measurement:
-    """Run one measurement and keep it, or the reason why there is none."""
-    value, more, reason = None, dict[str, float](), ""
-    try:
-        value, more = await run()
-    except Unavailable as exc:
-        reason = str(exc)
-    except (
-        BookingFailed, DispatchFailed, NoAnswer, NotReady, PenstockError, asyncpg.PostgresError,
-        OSError,
-    ) as exc:  # fmt: skip
-        reason = f"failed: {exc}"
-    return bench.report.measured(
-        Measurement(subject=subject, what=what, value=value, unit=unit, reason=reason, detail=more)
-    )
+    return await tried(bench, run, what=what, unit="ms")

@@ -20,7 +20,7 @@ class Permits:
 
     def __init__(self, count: int) -> None:
         self._free = count
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._waiters: deque[asyncio.Future[bool]] = deque()
 
     def try_take(self) -> bool:
         """Take a permit if one is free."""
@@ -29,24 +29,31 @@ class Permits:
             return True
         return False
 
-    async def wait(self) -> None:
-        """Wait for a permit that is released; only for a caller whose `try_take` has failed."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def wait(self, until: float) -> bool:
+        """Wait for a permit that is released; return False if the loop's time is `until` first.
+
+        Only for a caller whose `try_take` has failed.
+        """
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[bool] = loop.create_future()
         self._waiters.append(waiter)
+        timer = loop.call_at(until, _refuse, waiter)
         try:
-            await waiter
-        except BaseException:
-            if waiter.done() and not waiter.cancelled():
+            return await waiter
+        except asyncio.CancelledError:
+            if not waiter.cancelled() and waiter.result():
                 # The permit arrived together with the cancellation.
                 self.release()
             raise
+        finally:
+            timer.cancel()
 
     def release(self) -> None:
         """Give the permit to the first caller that waits."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
-                waiter.set_result(None)
+                waiter.set_result(True)
                 return
         self._free += 1
 
@@ -54,6 +61,11 @@ class Permits:
         """Give a permit to each caller that waits, because there is nothing left to limit."""
         while self._waiters:
             self.release()
+
+
+def _refuse(waiter: asyncio.Future[bool]) -> None:
+    if not waiter.done():
+        waiter.set_result(False)
 
 
 @asynccontextmanager

@@ -8,6 +8,11 @@ from penstock.base.aio import spawn
 from penstock.base.permits import Permits, deadline
 
 LONG_SECONDS = 60.0
+PAST = 0.0
+
+
+def soon() -> float:
+    return asyncio.get_running_loop().time() + LONG_SECONDS
 
 
 async def test_permits_are_given_in_the_order_of_the_waits() -> None:
@@ -15,7 +20,7 @@ async def test_permits_are_given_in_the_order_of_the_waits() -> None:
     order: list[str] = []
 
     async def wait(name: str) -> None:
-        await permits.wait()
+        await permits.wait(soon())
         order.append(name)
 
     assert permits.try_take()
@@ -38,7 +43,7 @@ async def test_a_wait_that_is_cancelled_loses_no_permit(*, is_given: bool) -> No
     permits = Permits(1)
     assert permits.try_take()
     async with asyncio.TaskGroup() as group:
-        waiting = spawn(group, permits.wait())
+        waiting = spawn(group, permits.wait(soon()))
         await turn_of_the_loop()
         if is_given:
             permits.release()
@@ -51,27 +56,34 @@ async def test_a_wait_that_is_cancelled_loses_no_permit(*, is_given: bool) -> No
     assert not permits.try_take()
 
 
+async def test_a_wait_ends_without_a_permit_at_its_time() -> None:
+    permits = Permits(1)
+    assert permits.try_take()
+
+    assert not await permits.wait(PAST)
+    permits.release()
+    assert permits.try_take()
+
+
 async def test_all_waits_end_when_there_is_nothing_to_limit() -> None:
     permits = Permits(0)
     async with asyncio.TaskGroup() as group:
         for _ in range(3):
-            spawn(group, permits.wait())
+            spawn(group, permits.wait(soon()))
         await turn_of_the_loop()
         permits.wake_all()
 
 
 async def test_a_deadline_raises_the_error_of_its_caller() -> None:
     with pytest.raises(LookupError):
-        async with deadline(0.0, LookupError):
+        async with deadline(PAST, LookupError):
             await asyncio.Event().wait()
 
 
 async def test_a_deadline_passes_on_a_timeout_of_its_block() -> None:
     """The operating system raises TimeoutError for a connect that it gives up."""
-    until = asyncio.get_running_loop().time() + LONG_SECONDS
-
     with pytest.raises(TimeoutError):
-        async with deadline(until, LookupError):
+        async with deadline(soon(), LookupError):
             raise TimeoutError
 
 

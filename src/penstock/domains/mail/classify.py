@@ -67,12 +67,9 @@ def classify_failure(phase: Phase, kind: str, *, is_unknown: bool) -> Class:
 
 def find_row(phase: Phase, code: int | None, *, enhanced: str | None, text: str) -> Row:
     """Return the row that decides; the table has one for everything that a server can reply."""
-    words = _words(text)
-    return next(
-        row
-        for row, hint in _candidates(phase, code, enhanced)
-        if hint is None or hint.search(words)
-    )
+    candidates = _candidates(phase, code, enhanced)
+    words = _words(text) if len(candidates) > 1 else ""
+    return next(row for row, hint in candidates if hint is None or hint.search(words))
 
 
 @cache

@@ -5,8 +5,9 @@ A direct writer, because the standard library's email package takes 30 times as 
 
 from binascii import b2a_base64, b2a_qp
 from collections.abc import Sequence
-from datetime import UTC
+from datetime import UTC, datetime
 from email.utils import format_datetime
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -56,7 +57,7 @@ def build_message(mail: Mail) -> Message:
 def _head(mail: Mail) -> str:
     given = {name.lower() for name in mail.headers}
     lines = [
-        f"Date: {format_datetime(mail.sent_at.astimezone(UTC))}\r\n",
+        f"Date: {_date(mail.sent_at)}\r\n",
         address_header("From", [mail.sender]),
         _to(mail),
         header("Subject", mail.subject),
@@ -73,6 +74,11 @@ def _head(mail: Mail) -> str:
     lines.extend([header(name, value) for name, value in mail.headers.items()])
     lines.append("MIME-Version: 1.0\r\n")
     return "".join(lines)
+
+
+@lru_cache(maxsize=1_000)  # Mails that were accepted together have one instant.
+def _date(at: datetime) -> str:
+    return format_datetime(at.astimezone(UTC))
 
 
 def _to(mail: Mail) -> str:

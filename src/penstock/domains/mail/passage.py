@@ -31,21 +31,17 @@ WAIT_MIN = timedelta(seconds=1)
 
 @dataclass(slots=True, kw_only=True)
 class Passage:
-    """The permits of one mail. `domains` has those that it may be sent to now, with their numbers
-    of recipients; `refusal` says when to come back for the others.
+    """The permits of one mail. `allowed` are the numbers of recipients that may be sent to now;
+    `refusal` says when to come back for the others. `domains` has those not refused so far.
     """
 
     mail: LoadedMail
     relay: str
     domains: dict[str, list[int]]
+    allowed: Sequence[int] = ()
     relay_permit: Permit | None = None
     domain_permits: dict[str, Permit] = field(default_factory=dict)
     refusal: Refusal | None = None
-
-    @property
-    def allowed(self) -> list[int]:
-        """The numbers of recipients that may be sent to now."""
-        return [number for numbers in self.domains.values() for number in numbers]
 
     def refuse(self, refusal: Refusal, scope: Scope, name: str) -> None:
         """Send nothing to a domain now, or nothing at all."""
@@ -84,7 +80,8 @@ class Gates:
         except BaseException:
             await finish(self.leave(passage, relay_verdict="unknown"), within=LEAVE_GRACE)
             raise
-        if not passage.domains:
+        passage.allowed = [number for numbers in passage.domains.values() for number in numbers]
+        if not passage.allowed:
             await self.leave(passage, relay_verdict="unknown")
         return passage
 
@@ -134,16 +131,17 @@ class Gates:
 
     async def _pass_rates(self, passage: Passage) -> None:
         """Wait for an instant of all rates, without the domains that have none soon enough."""
-        while limits := _rates(passage):
+        while rates := _rates(passage):
+            limits = [limit for limit, _, _ in rates]
             answer = await admit(
-                partial(self._gate.enter_all, list(limits)),
+                partial(self._gate.enter_all, limits),
                 self._gate.leave_all,
                 rate=max(limit.rate for limit in limits if limit.rate is not None),
             )
             if not isinstance(answer, Refusal):
                 return
-            refusing = next(each for limit, each in limits.items() if limit.key == answer.key)
-            passage.refuse(answer, *refusing)
+            _, scope, name = next(each for each in rates if each[0].key == answer.key)
+            passage.refuse(answer, scope, name)
 
     async def _pass_quotas(self, passage: Passage) -> None:
         for scope, name in passage.limited():
@@ -158,13 +156,14 @@ class Gates:
                     return
 
 
-def _rates(passage: Passage) -> dict[Limit, tuple[Scope, str]]:
+def _rates(passage: Passage) -> list[tuple[Limit, Scope, str]]:
     """Return the limits of the gate, none of which needs a return, and what each belongs to."""
-    return {
-        Limit(key=f"mail rate {scope} {name}", rate=limit.rate): (scope, name)
+    return [
+        (Limit(key=f"mail rate {scope} {name}", rate=rate), scope, name)
         for scope, name in passage.limited()
-        if (limit := passage.mail.limits.find(scope, name)) is not None and limit.rate is not None
-    }
+        if (limit := passage.mail.limits.find(scope, name)) is not None
+        and (rate := limit.rate) is not None
+    ]
 
 
 def _by_domain(mail: LoadedMail, pending: Sequence[int]) -> dict[str, list[int]]:

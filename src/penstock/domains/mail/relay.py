@@ -67,15 +67,10 @@ class Limit:
     @property
     def rate(self) -> float | None:
         """The limits of seconds and minutes as mails per second; those of a minute are spread."""
-        rates = [
-            each
-            for each in (
-                self.per_second,
-                None if self.per_minute is None else self.per_minute / 60,
-            )
-            if each is not None
-        ]
-        return min(rates, default=None)
+        if self.per_minute is None:
+            return self.per_second
+        spread = self.per_minute / 60
+        return spread if self.per_second is None else min(self.per_second, spread)
 
     @property
     def has_quota(self) -> bool:

@@ -14,7 +14,7 @@ from penstock.base.errors import InvalidInput
 from penstock.base.permits import Permits
 from penstock.integrations.http_client.connection import Connection, connect
 from penstock.integrations.http_client.egress import Egress, EgressRefused
-from penstock.integrations.http_client.errors import failure, within
+from penstock.integrations.http_client.errors import failure
 from penstock.integrations.http_client.pool import ConnectionPool, Limits
 from penstock.integrations.http_client.request import (
     Headers,
@@ -139,9 +139,8 @@ class Client:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         until = self._loop.time() + timeout
-        if not self._permits.try_take():
-            async with within(until, "waiting for a free connection"):
-                await self._permits.wait()
+        if not self._permits.try_take() and not await self._permits.wait(until):
+            raise failure("timeout", "timed out while waiting for a free connection")
         try:
             connection = self._pool.take(route.origin)
             if connection is None:

@@ -119,8 +119,6 @@ def _translate_connect(cause: BaseException | None, phase: Phase) -> SendFailed:
             return SendFailed(phase, "connect", "no connection")
 
 
-def within(
-    until: float, phase: Phase, *, kind: FailureKind = "timeout"
-) -> AbstractAsyncContextManager[None]:
+def within(until: float, phase: Phase) -> AbstractAsyncContextManager[None]:
     """Raise SendFailed if the block has not finished when the loop's time is `until`."""
-    return deadline(until, lambda: SendFailed(phase, kind, "timed out"))
+    return deadline(until, lambda: SendFailed(phase, "timeout", "timed out"))

@@ -52,7 +52,9 @@ async def open_session(
         raise
 
 
-def _tls_context(relay: RelayAddress, tls: ssl.SSLContext | None) -> ssl.SSLContext:
+def _tls_context(relay: RelayAddress, tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
+    if relay.tls == "none":
+        return None
     if relay.tls == "opportunistic":
         return _unverified_tls()
     return tls or _system_tls()

@@ -5,7 +5,7 @@ import ssl
 
 from penstock.base.aio import TIMER_ROUNDING, detach
 from penstock.base.permits import Permits
-from penstock.integrations.smtp.errors import SendFailed, within
+from penstock.integrations.smtp.errors import SendFailed
 from penstock.integrations.smtp.open import open_session
 from penstock.integrations.smtp.relay import Limits, RelayAddress
 from penstock.integrations.smtp.session import Session
@@ -58,9 +58,8 @@ class RelayPool:
         not meet another.
         """
         self._check_open()
-        if not self._permits.try_take():
-            async with within(until, "connect", kind="busy"):
-                await self._permits.wait()
+        if not self._permits.try_take() and not await self._permits.wait(until):
+            raise SendFailed("connect", "busy", "timed out")
         try:
             if is_new and self._idle:
                 self._idle[-1].drop()  # Makes room for the new one.
