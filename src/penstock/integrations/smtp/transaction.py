@@ -49,7 +49,7 @@ def encode_message(message: bytes) -> bytes:
     ends = message.count(b"\r\n")
     if message.count(b"\n") != ends or message.count(b"\r") != ends:
         message = _LINE_END.sub(b"\r\n", message)
-    message = message.replace(b"\r\n.", b"\r\n..")
+    message = message.replace(b"\n.", b"\n..")
     if message.startswith(b"."):
         message = b"." + message
     return message + (b".\r\n" if message.endswith(b"\r\n") or not message else b"\r\n.\r\n")
