@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import psutil
@@ -17,7 +17,7 @@ class Others:
 
 
 @contextlib.contextmanager
-def others(server_pid: int) -> Iterator[Others]:
+def others(server_pid: int) -> Generator[Others]:
     """Watch the CPU; our own are this process, the server, and the children of both."""
     found = Others()
     started, busy, own = time.monotonic(), _busy_seconds(), _own_seconds(server_pid)
@@ -38,11 +38,12 @@ def _own_seconds(server_pid: int) -> float:
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(root)
             for each in [process, *process.children(recursive=True)]:
-                total += _process_seconds(each)
+                total += process_seconds(each)
     return total
 
 
-def _process_seconds(process: psutil.Process) -> float:
+def process_seconds(process: psutil.Process) -> float:
+    """Return the CPU time of a process and of its children that have ended, in seconds."""
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:

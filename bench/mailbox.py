@@ -1,4 +1,4 @@
-"""An SMTP server that notes when each mail arrived; for few mails a second."""
+"""An SMTP server that notes when each mail began to arrive; for few mails a second."""
 
 import asyncio
 import contextlib
@@ -31,10 +31,11 @@ class Mailbox:
             writer.write(b"220 mailbox ESMTP\r\n")
             while line := await reader.readline():
                 verb = line[:4].upper()
+                if verb == b"MAIL":
+                    self.instants.append(time.monotonic())
                 if verb == b"DATA":
                     writer.write(b"354 Go on\r\n")
                     await reader.readuntil(b"\r\n.\r\n")
-                    self.instants.append(time.monotonic())
                 writer.write(REPLIES.get(verb, OK))
                 if verb == b"QUIT":
                     return

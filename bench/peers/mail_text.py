@@ -18,9 +18,3 @@ def text(size: int) -> str:
     letters = "".join(chance.choices(string.ascii_letters + " ", k=size))
     lines = [letters[at : at + LINE - 1] for at in range(0, size, LINE)]
     return ("\n".join(lines) + "\n")[:size]
-
-
-def message(size: int) -> bytes:
-    """Return a message with this text, for clients that send bytes."""
-    head = f"From: {SENDER}\r\nTo: {RECIPIENT}\r\nSubject: {SUBJECT}\r\n\r\n"
-    return (head + text(size).replace("\n", "\r\n")).encode()

@@ -1,10 +1,9 @@
 """The gates that a mail passes before it is sent: relay, sender, each group and each domain.
 """The gates that a mail passes before it is sent: closed ones first, then all rates at one instant.
+"""The gates of a mail: what is closed first, then all rates at one instant, then quotas, which are
+rows. A recipient whose domain refuses waits; the others are sent.
 
-The relay has a breaker and a cooldown, and each domain a cooldown: `Gate.enter`, without a rate, so
-that a refusal loses no instant. Then `admit` waits for the one instant that the rates of relay,
-sender and domains have in common. Limits per hour and day are rows, and come last: what was taken
-from them is not given back. A recipient whose domain refuses waits; the others are sent.
+Breaker and cooldowns are entered without a rate, so that their refusal loses no instant (ADR 0036).
 """
 
 from collections.abc import Mapping, Sequence
