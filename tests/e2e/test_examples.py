@@ -27,6 +27,7 @@ OUTPUT = {
         "Order 2 from shop@example.com",
         "to ada@example.org: captured",
         "bcc archive@example.com: captured",
+    ],
     "outbox.py": [
         "rent-march was rolled back, and took no number",
         "rent-april is number 1 of acme, and paid: True",

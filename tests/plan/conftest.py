@@ -6,9 +6,9 @@ from typing import LiteralString, cast
 
 import pytest
 
-from penstock.domains.outbox.lanes import LANE as OUTBOX_LANE
 from penstock.domains.mail.lanes import BULK_LANE
 from penstock.domains.mail.lanes import LANE as MAIL_LANE
+from penstock.domains.outbox.lanes import LANE as OUTBOX_LANE
 from penstock.domains.webhooks.domain import LANE, ORDERED_LANE
 from penstock.kernel.lane import create_lane
 from penstock.postgres.embedded import Server, running

@@ -49,8 +49,6 @@ def fetch_row_blocking(
     *,
     lane: str | None = None,
 ) -> Any:
-    """Like `fetch_row`, on a blocking connection."""
-def fetch_row_blocking(connection: object, query: LiteralString, arguments: Sequence[Any]) -> Any:
     """Like `fetch_row`, on a blocking connection; Django's is `django.db.connection`."""
     found: Any = connection
     with translated(arguments[0] if lane is None else lane):

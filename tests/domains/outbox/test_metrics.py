@@ -14,7 +14,7 @@ from penstock.base.aio import alongside
 from penstock.base.meter import Meter
 from penstock.contract import Domain, Kind, OwnedLane, Resources, Runtime
 from penstock.domains.outbox.lanes import GUARDS, LANE, OWNER, POLICY
-from penstock.domains.outbox.metrics import METRICS, count_states
+from penstock.domains.outbox.metrics import METRICS, count_rows
 from penstock.domains.outbox.seal import seal
 from penstock.kernel.claim import Cursor, claim
 from penstock.kernel.enqueue import enqueue
@@ -210,7 +210,8 @@ async def test_gaps_are_counted(app: Penstock) -> None:
 def test_later_rows_are_counted_by_state() -> None:
     meter = Meter()
 
-    count_states(meter, ["SETTLED", "RETURNED", "SETTLED"])
+    count_rows(meter, "SETTLED", 2)
+    count_rows(meter, "RETURNED", 1)
 
     assert meter.counters == {
         ("attempts_total", (("lane", LANE), ("state", "SETTLED"))): 2,

@@ -1,9 +1,8 @@
-"""The gates that a mail passes before it is sent: relay, sender, each group and each domain.
-"""The gates that a mail passes before it is sent: closed ones first, then all rates at one instant.
-"""The gates of a mail: what is closed first, then all rates at one instant, then quotas, which are
-rows. A recipient whose domain refuses waits; the others are sent.
+"""The gates that a mail passes before it is sent: closed ones first, then all rates at once.
 
-Breaker and cooldowns are entered without a rate, so that their refusal loses no instant (ADR 0036).
+Breaker and cooldowns come first, so that a refusal loses no instant; then `admit` waits for the
+instant that all rates have in common; limits per hour and day are rows and come last: what was
+taken from them is not given back. A recipient whose domain refuses waits; the others are sent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,20 +42,30 @@ class Passage:
     refusal: Refusal | None = None
 
     def refuse(self, refusal: Refusal, scope: Scope, name: str) -> None:
-        """Send nothing to a domain now, or nothing at all."""
+        """Send nothing to a domain or to those of a group now, or nothing at all."""
         self.refusal = refusal
-        if scope == "domain":
-            del self.domains[name]
-        else:
-            self.domains.clear()
+        group_of = self.mail.limits.group_of
+        match scope:
+            case "domain":
+                del self.domains[name]
+            case "group":
+                self.domains = {
+                    domain: numbers
+                    for domain, numbers in self.domains.items()
+                    if group_of(domain) != name
+                }
+            case "relay" | "sender":
+                self.domains.clear()
 
     def limited(self) -> list[tuple[Scope, str]]:
-        """Return what may have a limit: the relay, the sender, and the domains that are left."""
+        """Return what may have a limit: relay, sender, and groups and domains that are left."""
         if not self.domains:
             return []
+        groups = dict.fromkeys(map(self.mail.limits.group_of, self.domains))
         return [
             ("relay", self.relay),
             ("sender", self.mail.sender.address.lower()),
+            *(("group", group) for group in groups if group is not None),
             *(("domain", domain) for domain in self.domains),
         ]
 
@@ -106,20 +115,6 @@ class Gates:
         if isinstance(entered, Refusal):
             passage.refuse(entered, "relay", passage.relay)
             return
-        if not await self._pass(passage, "sender", passage.mail.sender.address.lower()):
-            return
-        groups: dict[str, bool] = {}  # Whether the mail may go to it.
-        for domain, recipients in _by_domain(passage.mail, pending).items():
-            group = passage.mail.limits.group_of(domain)
-            if group is not None and group not in groups:
-                groups[group] = await self._pass(passage, "group", group)
-            if group is not None and not groups[group]:
-                continue
-            if await self._pass(passage, "domain", domain):
-                passage.allowed += recipients
-        wait = max((permit.wait for _, permit, _ in passage.permits), default=0.0)
-        if passage.allowed and wait > 0:
-            await asyncio.sleep(wait)
         passage.relay_permit = entered
         for domain in list(passage.domains):
             entered = await self._gate.enter(f"mail domain {domain}", self._rules)
@@ -147,6 +142,8 @@ class Gates:
             limit = passage.mail.limits.find(scope, name)
             if limit is None or not limit.has_quota:
                 continue
+            if scope == "domain" and name not in passage.domains:
+                continue  # Its group has refused.
             wait = await self._pool.fetchval(TAKE_QUOTA, scope, name, limit.per_hour, limit.per_day)
             if wait is not None:
                 after = max(WAIT_MIN, timedelta(seconds=wait))

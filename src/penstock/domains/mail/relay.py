@@ -79,15 +79,13 @@ class Limit:
 
 
 class Limits:
-    """The limits by scope and name, with the rules of the gate for each, and groups by domain."""
-    """The limits by scope and name."""
+    """The limits by scope and name, and the groups of domains."""
 
     def __init__(
         self, limits: Iterable[Limit] = (), *, groups: Mapping[str, str] | None = None
     ) -> None:
         self._limits = {(each.scope, each.name): each for each in limits}
         self._groups = groups or {}
-        self._rules: dict[tuple[str, str, int], Rules] = {}
 
     def find(self, scope: Scope, name: str) -> Limit | None:
         """Return the limit of a name, or that of *, which each name has for itself."""
@@ -96,19 +94,6 @@ class Limits:
     def group_of(self, domain: str) -> str | None:
         """Return the group of a recipient's domain."""
         return self._groups.get(domain)
-
-    def rules(self, scope: Scope, name: str, *, concurrency: int, ttl: timedelta) -> Rules:
-        """Return the same object for the same name: gates recognise it faster."""
-        key = (scope, name, concurrency)
-        known = self._rules.get(key)
-        if known is None:
-            limit = self.find(scope, name)
-            known = self._rules[key] = Rules(
-                rate=None if limit is None else limit.rate,
-                concurrency=concurrency,
-                permit_ttl=ttl,
-            )
-        return known
 
 
 def parse_smtp_url(url: str) -> SmtpRelay:

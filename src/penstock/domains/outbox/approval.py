@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Literal
 from uuid import UUID
 
-from penstock.domains.outbox.control_errors import (
+from penstock.domains.outbox.errors import (
     AlreadyDecided,
     ApprovalDenied,
     DecisionRefused,

@@ -1,19 +1,117 @@
-"""Later rows of the archive: what happened to an instruction after its attempts, and by whom."""
+"""The archive: one row for each ending of an attempt and each later event, only ever inserted.
 
+Rows of attempts are written in the transaction that settles them, so both exist or neither.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 from uuid import UUID
 
-from penstock.domains.outbox.instruction import State
-from penstock.postgres.pool import Connection
+import asyncpg
+import msgspec
+
+from penstock.base.log import Logger
+from penstock.domains.outbox.ending import RailEnding
+from penstock.domains.outbox.errors import UnknownInstruction
+from penstock.domains.outbox.event import EVENTS, Announce, OutboxEvent, announce_nothing
+from penstock.domains.outbox.loader import LoadedInstruction, OutboxRef
+from penstock.domains.outbox.lookup import await_settlement
+from penstock.domains.outbox.probe import Probe, pass_by
+from penstock.kernel.item import Dead, Hold, SettledAttempt, Snooze
+from penstock.kernel.settle import to_text
+from penstock.postgres.pool import CONNECTION_LOST, Connection
 from penstock.postgres.statement import statement
 
+RECORD_ATTEMPTS = statement(__package__, "record_attempts.sql")
 WRITE_EVENT = statement(__package__, "write_event.sql")
+
+ArchivedState = Literal[
+    "DISPATCHED", "RETRYABLE", "UNKNOWN", "ZOMBIE_REQUEUE", "FAILED", "SETTLED", "RETURNED"
+]
+
+
+def count_nothing(_state: str, _count: int) -> None:
+    """Count nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """Writes what happened, and announces it.
+
+    `count` gets the states of rows that no attempt of a worker wrote, which counts its own.
+    """
+
+    log: Logger
+    announce: Announce = announce_nothing
+    count: Callable[[str, int], None] = count_nothing
+    probe: Probe = pass_by
+
+    async def record(self, db: Connection, attempts: Sequence[SettledAttempt]) -> list[str]:
+        """Archive settled attempts, in the transaction that settles them; return their states.
+
+        Attempts that were snoozed, or held without doubt before a call, have no row.
+        """
+        ended = [(each, ending) for each in attempts if (ending := _ending_of(each)) is not None]
+        if not ended:
+            return []
+        self.probe("before_record")
+        await db.execute(
+            RECORD_ATTEMPTS,
+            [each.item_id for each, _ in ended],
+            [_outbox_id(each) for each, _ in ended],
+            [each.attempt for each, _ in ended],
+            [ending.state for _, ending in ended],
+            [each.claimed_at for each, _ in ended],
+            [ending.rail_reference for _, ending in ended],
+            [ending.rail_code for _, ending in ended],
+            [ending.error_code for _, ending in ended],
+            [ending.error_message for _, ending in ended],
+            [each.duration_ms for each, _ in ended],
+            [each.token for each, _ in ended],
+        )
+        awaited = [each for each, ending in ended if ending.awaits_settlement]
+        if awaited:
+            await await_settlement(
+                db,
+                [each.item_id for each in awaited],
+                [each.attempt for each in awaited],
+                now=awaited[0].claimed_at,
+            )
+        if self.announce is not announce_nothing:
+            await self.publish(db, [event for each in ended if (event := _event_of(*each))])
+        self.probe("after_record")
+        return [ending.state for _, ending in ended]
+
+    async def write(
+        self, db: Connection, outbox_id: UUID, state: ArchivedState, *, who: str, **about: object
+    ) -> None:
+        """Do the same as `write_event`, and announce it."""
+        event = await write_event(db, outbox_id, state, who=who, **about)  # pyright: ignore[reportArgumentType]
+        if event is not None:
+            await self.publish(db, [event])
+        self.count(state, 1)
+
+    async def publish(self, db: Connection, events: Sequence[OutboxEvent]) -> None:
+        """Announce in a savepoint: what happened must be written, whoever hears of it."""
+        if not events:
+            return
+        try:
+            async with db.transaction():
+                await self.announce(db, events)
+        except CONNECTION_LOST:
+            raise
+        except asyncpg.PostgresError as refused:
+            self.log.error(
+                "outbox_event.refused", item_count=len(events), reason=type(refused).__name__
+            )
 
 
 async def write_event(  # noqa: PLR0913  One argument per column.
     db: Connection,
     outbox_id: UUID,
-    state: State,
+    state: ArchivedState,
     *,
     who: str,
     rail_code: str | None = None,
@@ -21,8 +119,82 @@ async def write_event(  # noqa: PLR0913  One argument per column.
     error_code: str | None = None,
     error_message: str | None = None,
     at: datetime | None = None,
-) -> None:
-    """Insert one row, in the caller's transaction."""
-    await db.execute(
-        WRITE_EVENT, outbox_id, state, who, rail_code, rail_reference, error_code, error_message, at
+    attempt_no: int | None = None,
+) -> OutboxEvent | None:
+    """Insert a row about an instruction, in the caller's transaction; return the event about it.
+
+    `attempt_no` is the attempt that it is about; None is the last one in the archive. Raises
+    UnknownInstruction.
+    """
+    row = await db.fetchrow(
+        WRITE_EVENT,
+        outbox_id,
+        state,
+        who,
+        None if rail_code is None else to_text(rail_code),
+        None if rail_reference is None else to_text(rail_reference),
+        error_code,
+        None if error_message is None else to_text(error_message),
+        at,
+        attempt_no,
+    )
+    if row is None:
+        raise UnknownInstruction(str(outbox_id))
+    kind = EVENTS.get(state)
+    if kind is None:
+        return None
+    return OutboxEvent(
+        type=kind,
+        rail_code=rail_code,
+        rail_reference=rail_reference,
+        error_code=error_code,
+        **dict(row.items()),
+    )
+
+
+def _ending_of(settled: SettledAttempt) -> RailEnding | None:
+    """Return what the archive keeps of an attempt; None if it keeps nothing."""
+    ending = settled.ending
+    if isinstance(ending, Snooze):
+        return None
+    if isinstance(ending.result, RailEnding):
+        # A retry after the last attempt is dead.
+        if settled.outcome == "dead" and ending.result.state == "RETRYABLE":
+            return msgspec.structs.replace(ending.result, state="FAILED")
+        return ending.result
+    if isinstance(ending, Dead):
+        # Ended by the kernel, without a call.
+        return RailEnding(state="FAILED", error_code="REFUSED", error_message=settled.reason)
+    if isinstance(ending, Hold):
+        return None  # Awaits approval, or the like.
+    return RailEnding(state="UNKNOWN", called=True, error_code="NO_OUTCOME")
+
+
+def _outbox_id(settled: SettledAttempt) -> UUID | None:
+    match settled.preloaded:
+        case LoadedInstruction(instruction=instruction):
+            return instruction.outbox_id
+        case OutboxRef(outbox_id=outbox_id):
+            return outbox_id
+        case _:
+            return None
+
+
+def _event_of(settled: SettledAttempt, ending: RailEnding) -> OutboxEvent | None:
+    kind = EVENTS.get(ending.state)
+    if kind is None or not isinstance(settled.preloaded, LoadedInstruction):
+        return None
+    instruction = settled.preloaded.instruction
+    return OutboxEvent(
+        type=kind,
+        outbox_id=instruction.outbox_id,
+        instruction_id=instruction.instruction_id,
+        participant_id=instruction.participant_id,
+        sequence_id=instruction.sequence_id,
+        rail_type=instruction.rail_type,
+        amount=instruction.amount,
+        currency=instruction.currency,
+        rail_code=ending.rail_code,
+        rail_reference=ending.rail_reference,
+        error_code=ending.error_code,
     )

@@ -13,7 +13,7 @@ from penstock.base.errors import InvalidInput
 from penstock.calendar.calendar import Calendar
 from penstock.calendar.check import OPEN_WITHIN, check
 from penstock.calendar.periods import periods
-from penstock.domains.outbox.control_errors import UnknownCalendar
+from penstock.domains.outbox.errors import UnknownCalendar
 from penstock.domains.outbox.scope import check_scope
 from penstock.kernel.audit import audit
 from penstock.postgres.pool import Connection, Queries

@@ -1,37 +1,50 @@
 """What the outbox declares to the app; what runs is in runtime.py."""
 
 from penstock.contract import Domain, OwnedLane
-from penstock.domains.outbox.control_errors import (
+from penstock.domains.outbox.errors import (
     AlreadyDecided,
     ApprovalDenied,
+    BadSignature,
     DecisionRefused,
+    InstructionConflict,
+    NoSimulator,
+    ResultMismatch,
     ResultUnknown,
     UnknownCalendar,
+    UnknownCode,
+    UnknownInstruction,
+    UnknownRail,
     UnknownSuspension,
     UnknownSwitch,
 )
-from penstock.domains.outbox.errors import InstructionConflict, UnknownInstruction
 from penstock.domains.outbox.lanes import GUARDS, LANE, OWNER, POLICY
 from penstock.domains.outbox.metrics import METRICS
+from penstock.domains.outbox.rails import check_rails
 from penstock.domains.outbox.settings import OutboxSettings
+from penstock.domains.outbox.simulator.settings import SimulatorSettings
 
 # Without what reaches the rails: `compose.outbox` adds the factory and the commands.
 OUTBOX = Domain(
     name=OWNER,
     migration_packages=("penstock.domains.outbox",),
     lanes=(OwnedLane(name=LANE, policy=POLICY, guards=GUARDS),),
+    settings=(OutboxSettings, SimulatorSettings),
     errors=(
         AlreadyDecided,
         ApprovalDenied,
+        BadSignature,
         DecisionRefused,
         InstructionConflict,
+        NoSimulator,
+        ResultMismatch,
         ResultUnknown,
         UnknownCalendar,
+        UnknownCode,
         UnknownInstruction,
+        UnknownRail,
         UnknownSuspension,
         UnknownSwitch,
     ),
-    settings=(OutboxSettings,),
-    errors=(InstructionConflict, UnknownInstruction),
+    checks=(check_rails,),
     metrics=METRICS,
 )

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from typing import Any, TypeAlias, cast
 from uuid import UUID
 
@@ -18,6 +17,7 @@ from msgspec import Struct
 from penstock.base.errors import InvalidInput
 from penstock.domains.outbox.errors import InstructionConflict
 from penstock.domains.outbox.lanes import LANE
+from penstock.domains.outbox.money import read_money
 from penstock.kernel import driver, payload
 from penstock.kernel.enqueue import check
 from penstock.kernel.item import NewItem
@@ -118,7 +118,10 @@ def prepare(instruction: NewInstruction, *, who: str) -> Prepared:
         _check_text(field, getattr(instruction, field))
     if RAIL_TYPE.fullmatch(instruction.rail_type) is None:
         raise InvalidInput("rail_type", "must be 1 to 63 of a-z, 0-9, dot, dash and underscore")
-    _amount(instruction.payload)
+    read_money(instruction.payload)
+    if not isinstance(instruction.payload.get("destination"), Mapping):
+        # What the rail's scheme asks of it is checked before the call.
+        raise InvalidInput("payload.destination", "must be an object")
     text = payload.encode(instruction.payload)
     if len(text) > PAYLOAD_BYTES_MAX:
         raise InvalidInput("payload", f"must have at most {PAYLOAD_BYTES_MAX:,} bytes")
@@ -145,25 +148,6 @@ def _check_text(field: str, value: object) -> None:
         check(NewItem(payload=None, key=cast("str", value)))
     except InvalidInput as refused:
         raise InvalidInput(field, refused.reason) from refused
-
-
-def _amount(given: Mapping[str, Any]) -> Decimal:
-    """Return the amount in units of the currency; raises InvalidInput if it is not exact."""
-    currency = given.get("currency")
-    if not isinstance(currency, str) or re.fullmatch(r"[A-Z]{3}", currency) is None:
-        raise InvalidInput("payload.currency", "must be three capital letters of ISO 4217")
-    amount, minor = given.get("amount"), given.get("amount_minor")
-    if minor is not None and amount is None:
-        if not isinstance(minor, int) or isinstance(minor, bool) or minor <= 0:
-            raise InvalidInput("payload.amount_minor", "must be an integer above zero")
-        return Decimal(minor)
-    if not isinstance(amount, str) or re.fullmatch(r"\d{1,18}(\.\d{1,4})?", amount) is None:
-        raise InvalidInput("payload.amount", "must be a decimal string such as '12.50'")
-    if Decimal(amount) <= 0:
-        raise InvalidInput("payload.amount", "must be above zero")
-    if not isinstance(given.get("destination"), Mapping):
-        raise InvalidInput("payload.destination", "must be an object")
-    return Decimal(amount)
 
 
 def _arguments(prepared: Sequence[Prepared], *, at: datetime | None) -> tuple[Any, ...]:

@@ -2,9 +2,6 @@
 `attempts_total` counts by the states of the archive.
 """
 
-from collections import Counter as CounterOf
-from collections.abc import Iterable
-
 from penstock.base.meter import Gauge, Meter
 from penstock.domains.outbox.lanes import LANE
 from penstock.kernel.metrics import ATTEMPTS
@@ -33,10 +30,9 @@ UNSEALED = Gauge(
 METRICS = (UNKNOWN, GAPS, UNSEALED)
 
 
-def count_states(meter: Meter, states: Iterable[str]) -> None:
-    """Count archive rows that no attempt of a worker wrote; call it after their commit.
+def count_rows(meter: Meter, state: str, count: int) -> None:
+    """Count archive rows of one state that no attempt of a worker wrote.
 
     Those of attempts the worker counts itself, by the states that `Kind.record` returns.
     """
-    for state, count in CounterOf(states).items():
-        meter.count(ATTEMPTS, count, lane=LANE, state=state)
+    meter.count(ATTEMPTS, count, lane=LANE, state=state)

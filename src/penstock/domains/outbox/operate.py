@@ -4,7 +4,7 @@ from datetime import datetime
 from uuid import UUID
 
 from penstock.domains.outbox.archive import write_event
-from penstock.domains.outbox.control_errors import DecisionRefused, ResultUnknown
+from penstock.domains.outbox.errors import DecisionRefused, ResultUnknown
 from penstock.domains.outbox.gap import add_gap
 from penstock.domains.outbox.lanes import OWNER
 from penstock.domains.outbox.subject import Subject, read_subject

@@ -1,58 +1,107 @@
-"""What runs when the app opens: the handler of the lane, the endpoints, and the Python API."""
+"""What runs when the app opens: the handler of the lane, services, endpoints, the Python API."""
 
-from datetime import timedelta
-from uuid import UUID
-
-import msgspec
+from functools import partial
 
 from penstock.contract import Kind, Resources, Runtime, Service
 from penstock.domains.outbox.accept import InstructionBatcher
+from penstock.domains.outbox.archive import Archive
+from penstock.domains.outbox.check_call import CallChecker
+from penstock.domains.outbox.control import Control
+from penstock.domains.outbox.ending import hold_unknown
 from penstock.domains.outbox.enqueue import Outbox
-from penstock.domains.outbox.http import control, instructions
+from penstock.domains.outbox.event import Announce
+from penstock.domains.outbox.http import control, instructions, rails, results
 from penstock.domains.outbox.lanes import LANE
+from penstock.domains.outbox.loader import InstructionLoader, OutboxRef
+from penstock.domains.outbox.metrics import count_rows
+from penstock.domains.outbox.probe import Probe, pass_by
+from penstock.domains.outbox.rail import Rails
+from penstock.domains.outbox.rails import read_result_secret
 from penstock.domains.outbox.recheck import Recheck
+from penstock.domains.outbox.reconcile import Reconciler
+from penstock.domains.outbox.resolve import Resolver
+from penstock.domains.outbox.results import Results
 from penstock.domains.outbox.retain import ArchiveRetainer
 from penstock.domains.outbox.seal import Sealer
+from penstock.domains.outbox.send import HANDLER_TIMEOUT, Send
 from penstock.domains.outbox.settings import OutboxSettings
-from penstock.kernel.item import Hold, Item, Snooze
-
-# Until an adapter sends: an instruction waits without costing an attempt.
-NO_RAIL = Snooze(after=timedelta(minutes=1), reason="no rail is connected")
+from penstock.domains.outbox.simulator.service import SimulatorService
+from penstock.domains.outbox.validate import validate
 
 
-class InstructionRef(msgspec.Struct, frozen=True, kw_only=True):
-    """The payload of an item: which instruction it is."""
+def build(
+    resources: Resources,
+    *,
+    known_rails: Rails,
+    simulator: SimulatorService,
+    announce: Announce,
+    probe: Probe = pass_by,
+) -> Runtime:
+    """Build the domain; `probe` is called at each labelled point of the way of an instruction."""
+    archive = Archive(
+        log=resources.log,
+        announce=announce,
+        count=partial(count_rows, resources.meter),
+        probe=probe,
+    )
+    loader = InstructionLoader(rails=known_rails, control=Control(clock=resources.clock))
+    resolver = Resolver(archive=archive)
+    reported = Results(
+        rails=known_rails,
+        resolver=resolver,
+        secret_of=partial(read_result_secret, vault=resources.vault),
+        log=resources.log,
+    )
+    send = Send(
+        checker=CallChecker(resources.pool),
+        validate=validate,
+        clock=resources.clock,
+        log=resources.log,
+        probe=probe,
+    )
+    reconciler = Reconciler(
+        pool=resources.pool,
+        loader=loader,
+        resolver=resolver,
+        results=reported,
+        clock=resources.clock,
+        log=resources.log,
+        probe=probe,
+    )
+    return Runtime(
+        kinds=[
+            Kind(
+                lane=LANE,
+                payload_type=OutboxRef,
+                handle=send,
+                preload=loader.preload,
+                record=archive.record,
+                timeout=HANDLER_TIMEOUT,
+                when_unknown=hold_unknown,
+            )
+        ],
+        services=[
+            Service(name="outbox.simulator", run=simulator.run),
+            Service(name="outbox.reconcile", run=reconciler.run),
+            Service(name="outbox.recheck", run=Recheck(pool=resources.pool).run),
+            Service(name="outbox.seal", run=Sealer(resources.pool).run),
+            Service(name="outbox.retain", run=_retainer(resources).run),
+        ],
+        endpoints=[
+            *instructions.endpoints(instructions.Api(batcher=InstructionBatcher(resources.pool))),
+            *results.endpoints(
+                results.ResultApi(results=reported, resolver=resolver, clock=resources.clock)
+            ),
+            *control.ENDPOINTS,
+            *rails.endpoints(rails.RailsApi(vault=resources.vault, simulator=simulator)),
+        ],
+        apis=[Outbox(pool=resources.pool)],
+    )
 
-    outbox_id: UUID
 
-
-def build(resources: Resources) -> Runtime:
-    """Build the domain."""
-    outbox = Outbox(pool=resources.pool)
-    api = instructions.Api(batcher=InstructionBatcher(resources.pool))
-    retainer = ArchiveRetainer(
+def _retainer(resources: Resources) -> ArchiveRetainer:
+    return ArchiveRetainer(
         pool=resources.pool,
         log=resources.log,
         months_kept=resources.section(OutboxSettings).outbox_archive_months,
     )
-    return Runtime(
-        endpoints=[*instructions.endpoints(api), *control.ENDPOINTS],
-        kinds=[
-            Kind(
-                lane=LANE,
-                payload_type=InstructionRef,
-                handle=_wait_for_a_rail,
-                when_unknown=Hold,
-            )
-        ],
-        services=[Service(name="recheck", run=Recheck(pool=resources.pool).run)],
-        services=[
-            Service(name="outbox.seal", run=Sealer(resources.pool).run),
-            Service(name="outbox.retain", run=retainer.run),
-        ],
-        apis=[outbox],
-    )
-
-
-async def _wait_for_a_rail(_item: Item[InstructionRef]) -> Snooze:
-    return NO_RAIL

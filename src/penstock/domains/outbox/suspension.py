@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from penstock.domains.outbox.control_errors import UnknownSuspension
+from penstock.domains.outbox.errors import UnknownSuspension
 from penstock.domains.outbox.operate import skip
 from penstock.domains.outbox.recheck import apply_decision
 from penstock.domains.outbox.scope import Scope, check_scope

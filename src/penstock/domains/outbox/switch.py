@@ -7,7 +7,7 @@ its place, and loses no attempt.
 from dataclasses import dataclass
 from datetime import datetime
 
-from penstock.domains.outbox.control_errors import UnknownSwitch
+from penstock.domains.outbox.errors import UnknownSwitch
 from penstock.domains.outbox.scope import Scope, check_scope
 from penstock.kernel.audit import audit
 from penstock.kernel.operate import check_decision

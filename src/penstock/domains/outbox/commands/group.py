@@ -5,6 +5,7 @@ import click
 from penstock.domains.outbox.commands import approval, control, limits
 from penstock.domains.outbox.commands.instructions import list_, send, show
 from penstock.domains.outbox.commands.rails import code, rail
+from penstock.domains.outbox.commands.resolve import resolve
 from penstock.domains.outbox.commands.verify import verify
 
 
@@ -16,8 +17,16 @@ def outbox() -> None:
     """
 
 
-for verb in (send, show, list_):
-for verb in (rail, code):
-for verb in (send, show, list_, *approval.COMMANDS, *control.COMMANDS, *limits.COMMANDS):
-for verb in (send, show, list_, verify):
+for verb in (
+    send,
+    show,
+    list_,
+    resolve,
+    *approval.COMMANDS,
+    *control.COMMANDS,
+    *limits.COMMANDS,
+    rail,
+    code,
+    verify,
+):
     outbox.add_command(verb)

@@ -19,12 +19,11 @@ BEGIN
             RETURN;
         END IF;
         IF NOT FOUND THEN
-            -- Locked, so that nobody tries the failed one again until this is committed.
+            -- Locked, as an operator who releases a failed instruction does: one of both is first.
             SELECT * INTO known FROM penstock.outbox_idempotency AS i
             WHERE i.instruction_id = repeat_instruction.instruction_id
             ORDER BY i.generation DESC
             LIMIT 1
-            -- An operator who releases a failed instruction locks the row, too: one of both is first.
             FOR UPDATE;
             IF penstock.outbox_has_failed(known.outbox_id) THEN
                 INSERT INTO penstock.outbox_idempotency (

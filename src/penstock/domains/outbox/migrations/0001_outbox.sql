@@ -23,9 +23,6 @@ CREATE TABLE penstock.outbox_idempotency (
     CONSTRAINT keys_follow_each_other UNIQUE (instruction_id, generation),
     CONSTRAINT instruction_id_is_short CHECK (length(instruction_id) BETWEEN 1 AND 255),
     CONSTRAINT idempotency_key_is_short CHECK (length(idempotency_key) BETWEEN 1 AND 255)
--- Who wins this row has the instruction; it stays for ever. A row is inserted before a number is taken,
--- so that a conflict leaves no gap.
-    PRIMARY KEY (instruction_id, idempotency_key)
 );
 
 -- `item_id` is the kernel's item. `payload` is the producer's; amount and currency are read from it.
@@ -48,7 +45,6 @@ CREATE TABLE penstock.outbox_instruction (
     CONSTRAINT currency_has_three_letters CHECK (currency ~ '^[A-Z]{3}$'),
     CONSTRAINT rail_type_is_a_slug CHECK (rail_type ~ '^[a-z0-9][a-z0-9_.-]{0,62}$'),
     CONSTRAINT payload_is_small CHECK (octet_length(payload::text) <= 65536)
-    CONSTRAINT currency_has_three_letters CHECK (currency ~ '^[A-Z]{3}$')
 );
 
 -- What happened: one row for each ending of an attempt and each later event, only inserted, by month.

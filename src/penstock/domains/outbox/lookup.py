@@ -1,0 +1,101 @@
+"""Lookups: which instructions a rail has to be asked about, and when. Rows of one small table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from penstock.domains.outbox.event import OutboxEvent
+from penstock.postgres.pool import Connection, Queries
+from penstock.postgres.statement import statement
+
+FIND_UNKNOWN = statement(__package__, "find_unknown.sql")
+CLAIM_LOOKUPS = statement(__package__, "claim_lookups.sql")
+MOVE_LOOKUP = statement(__package__, "move_lookup.sql")
+FORGET_LOOKUP = statement(__package__, "forget_lookup.sql")
+REST_LOOKUP = statement(__package__, "rest_lookup.sql")
+AWAIT_SETTLEMENT = statement(__package__, "await_settlement.sql")
+
+Purpose = Literal["unknown", "settlement"]
+
+# An instruction in doubt is asked about at once, then less and less often.
+WAIT_FIRST = timedelta(seconds=5)
+WAIT_MAX = timedelta(minutes=5)
+REST = timedelta(hours=1)  # A released instruction that is not in doubt again by then is forgotten.
+# How soon a rail is asked for the first time whether it settled what it accepted.
+FIRST_POLL = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """One instruction to ask about. `held_attempt` is None if it is not held now."""
+
+    item_id: int
+    attempt: int
+    purpose: Purpose
+    looks: int
+    since: datetime
+    left_at: datetime | None
+    held_attempt: int | None
+
+
+async def find_unknown(
+    db: Connection, *, limit: int, now: datetime | None = None
+) -> list[OutboxEvent]:
+    """Note held instructions that may have been paid; return events about those that were lost.
+
+    What a dead worker left is archived as UNKNOWN here; a worker archives the others itself.
+    """
+    rows = await db.fetch(FIND_UNKNOWN, limit, now, WAIT_FIRST, WAIT_MAX)
+    return [
+        OutboxEvent(
+            type="outbox.unknown",
+            outbox_id=row["outbox_id"],
+            instruction_id=row["instruction_id"],
+            participant_id=row["participant_id"],
+            sequence_id=row["sequence_id"],
+            rail_type=row["rail_type"],
+            amount=row["amount"],
+            currency=row["currency"],
+            error_code="LOST",
+        )
+        for row in rows
+        if row["outcome"] == "lost"
+    ]
+
+
+async def claim_lookups(
+    db: Queries, *, per_rail: int, claim: timedelta, now: datetime | None = None
+) -> list[Lookup]:
+    """Take lookups that are due; another process takes them after `claim`, if this one dies."""
+    rows = await db.fetch(CLAIM_LOOKUPS, per_rail, claim, now)
+    return [Lookup(**dict(row.items())) for row in rows]
+
+
+async def move_lookup(
+    db: Queries,
+    lookup: Lookup,
+    due_at: datetime,
+    *,
+    is_left: bool = False,
+    now: datetime | None = None,
+) -> None:
+    """Ask again at `due_at`; `is_left`: meanwhile a person has to decide."""
+    await db.execute(MOVE_LOOKUP, lookup.item_id, lookup.attempt, due_at, is_left, now)
+
+
+async def rest_lookup(db: Queries, item_id: int, *, now: datetime | None = None) -> None:
+    """Keep how often was asked about a released instruction, in case it comes to doubt again."""
+    await db.execute(REST_LOOKUP, item_id, REST, now)
+
+
+async def forget_lookup(db: Queries, item_id: int, attempt: int | None = None) -> None:
+    """Ask no more; with `attempt`, only if it is the one in question."""
+    await db.execute(FORGET_LOOKUP, item_id, attempt)
+
+
+async def await_settlement(
+    db: Queries, item_ids: Sequence[int], attempts: Sequence[int], *, now: datetime | None = None
+) -> None:
+    """Have the rail asked later whether it settled or returned dispatched instructions."""
+    await db.execute(AWAIT_SETTLEMENT, item_ids, attempts, FIRST_POLL, now)

@@ -1,0 +1,10 @@
+"""Labelled points at which tests of crashes end the process; nothing happens there otherwise."""
+
+from collections.abc import Callable
+
+# Called with the label of the point that is reached.
+Probe = Callable[[str], None]
+
+
+def pass_by(_label: str) -> None:
+    """Do nothing."""

@@ -1,0 +1,354 @@
+"""One attempt of one instruction: validate, ask about earlier calls, check the lease, call.
+
+Nothing is sent twice by guess: an instruction that was tried before is looked up first, and what is
+unknown after a call is held. Snooze means that this attempt made no call.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Protocol, TypeVar, assert_never
+
+from msgspec.structs import replace
+
+from penstock.base.clock import Clock, instant
+from penstock.base.log import Logger
+from penstock.base.watchdog import Watchdog
+from penstock.domains.outbox.check_call import CallChecker, IntendedCall, Permit
+from penstock.domains.outbox.concurrency import RailConcurrency
+from penstock.domains.outbox.control import Stop
+from penstock.domains.outbox.ending import RailEnding, hold_unknown
+from penstock.domains.outbox.instruction import Instruction
+from penstock.domains.outbox.loader import LoadedInstruction, OutboxRef
+from penstock.domains.outbox.past import (
+    AskAgain,
+    AskPerson,
+    Finding,
+    MaySend,
+    Paid,
+    PastCalls,
+    Refused,
+    differs,
+    find_from_answer,
+    find_known,
+    find_without_query,
+)
+from penstock.domains.outbox.probe import Probe, pass_by
+from penstock.domains.outbox.rail import LoadedRail, NoAnswer, NotSent, RailAnswer, SendResult
+from penstock.kernel.item import AnyItem, Dead, Done, Hold, Item, Outcome, Retry, Snooze
+from penstock.kernel.settle import to_text
+from penstock.postgres.errors import DatabaseAway
+
+# A query and a call, a wait for a place, and the check; beyond it the item is held as unknown.
+HANDLER_TIMEOUT = timedelta(seconds=120)
+# An adapter ends its call within the timeout of its rail; one that does not is cancelled.
+ADAPTER_GRACE = timedelta(seconds=1)
+NO_RAIL_WAIT = timedelta(seconds=30)  # How soon to look whether there is a rail again.
+STOPPED_WAIT = timedelta(seconds=5)  # How soon an instruction leaves after a switch is turned on.
+FULL_WAIT = timedelta(seconds=1)  # At a full rail; on average, so that not all come back at once.
+NO_ANSWER_WAIT = timedelta(seconds=10)  # How soon to ask a rail again that answers no query.
+LOST_WAIT = timedelta(seconds=1)  # The lease is over: whoever holds the item decides.
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+# Returns why an instruction cannot be sent by a rail, or None: its amount, currency, destination.
+Validate = Callable[[Instruction, LoadedRail], str | None]
+
+
+class RailCall(Protocol[T_co]):
+    """`send` or `query` of a rail."""
+
+    async def __call__(self, instruction: Instruction, /, *, timeout: timedelta) -> T_co: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """The handler of the outbox lane."""
+
+    checker: CallChecker
+    validate: Validate
+    clock: Clock
+    log: Logger
+    probe: Probe = pass_by
+    concurrency: RailConcurrency = field(default_factory=RailConcurrency)
+    _watchdogs: dict[timedelta, Watchdog] = field(default_factory=dict[timedelta, Watchdog])
+
+    async def __call__(self, item: Item[LoadedInstruction | OutboxRef]) -> Outcome:
+        """Send the instruction if that is safe, and say what is known then."""
+        loaded = item.payload
+        if isinstance(loaded, OutboxRef):
+            return _failed("GONE", "the instruction is gone")
+        if loaded.rail is None:
+            return Snooze(NO_RAIL_WAIT, f"no rail {loaded.instruction.rail_type} in this process")
+        invalid = self.validate(loaded.instruction, loaded.rail)
+        if invalid is not None:
+            return _failed("INVALID", invalid, loaded.past)
+        if loaded.stop is not None:
+            return _stopped(loaded.stop, loaded.past)
+        if loaded.past is None:
+            return await self._send_first(item, loaded.instruction, loaded.rail)
+        return await self._send_again(item, loaded.instruction, loaded.rail, past=loaded.past)
+
+    async def _send_first(
+        self, item: AnyItem, instruction: Instruction, rail: LoadedRail
+    ) -> Outcome:
+        """Send an instruction that was never tried.
+
+        The check comes before the place: so the checks of all rails share a statement. After a wait
+        for a place it is made again.
+        """
+        stopped = await self._check(item, instruction)
+        if stopped is not None:
+            return stopped
+        at_most = rail.concurrency_max
+        if not self.concurrency.enter_now(rail.rail_type, at_most=at_most):
+            if not await self.concurrency.enter(rail.rail_type, at_most=at_most):
+                return _full(rail)
+            try:
+                stopped = await self._check(item, instruction)
+            except BaseException:
+                self.concurrency.leave(rail.rail_type)
+                raise
+            if stopped is not None:
+                self.concurrency.leave(rail.rail_type)
+                return stopped
+        try:
+            return await self._call(instruction, rail, is_doubtful=False)
+        finally:
+            self.concurrency.leave(rail.rail_type)
+
+    async def _send_again(
+        self, item: AnyItem, instruction: Instruction, rail: LoadedRail, *, past: PastCalls
+    ) -> Outcome:
+        """Send an instruction that was tried before, if what became of that allows it."""
+        if not await self.concurrency.enter(rail.rail_type, at_most=rail.concurrency_max):
+            return _full(rail)
+        try:
+            finding = await self._find(instruction, past, rail)
+            if not isinstance(finding, MaySend):
+                return _outcome_of(finding)
+            stopped = await self._check(item, instruction)
+            if stopped is not None:
+                return stopped
+            is_doubtful = finding.clearance == "SAME_KEY"
+            return await self._call(instruction, rail, is_doubtful=is_doubtful)
+        finally:
+            self.concurrency.leave(rail.rail_type)
+
+    async def _call(
+        self, instruction: Instruction, rail: LoadedRail, *, is_doubtful: bool
+    ) -> Outcome:
+        self.probe("before_send")
+        result = await self._within(rail.timeout, rail.rail.send, instruction)
+        self.probe("after_send")
+        return self._outcome(result, instruction, rail, is_doubtful=is_doubtful)
+
+    async def _find(self, instruction: Instruction, past: PastCalls, rail: LoadedRail) -> Finding:
+        """Find out what became of earlier calls: from what is known, or by asking the rail."""
+        known = find_known(past)
+        if isinstance(known, Paid | Refused):
+            return known
+        if known is not None:
+            past = replace(past, doubts=())
+        if not rail.rail.properties.can_query:
+            return find_without_query(past, rail=rail, now=instant(self.clock))
+        self.probe("before_query")
+        found = await self._within(rail.timeout, rail.rail.query, instruction)
+        return find_from_answer(
+            found, past, instruction=instruction, rail=rail, now=instant(self.clock)
+        )
+
+    async def _check(self, item: AnyItem, instruction: Instruction) -> Snooze | None:
+        """Return what keeps the call from being made now: the lease, a switch, a suspension."""
+        self.probe("before_fence")
+        call = IntendedCall(item.token, item.id, instruction.rail_type, instruction.participant_id)
+        try:
+            permit = await self.checker.check(call)
+        except DatabaseAway as away:
+            return Snooze(LOST_WAIT, f"the lease could not be checked: {away.reason}")
+        self.probe("after_fence")
+        return _not_permitted(permit)
+
+    async def _within(
+        self, timeout: timedelta, call: RailCall[T], instruction: Instruction
+    ) -> T | NoAnswer:
+        """Call the rail; a call that its adapter does not end in time is cancelled."""
+        watchdog = self._watchdogs.get(timeout)
+        if watchdog is None:
+            watchdog = self._watchdogs[timeout] = Watchdog(timeout + ADAPTER_GRACE)
+        try:
+            with watchdog.guard():
+                return await call(instruction, timeout=timeout)
+        except TimeoutError:
+            return NoAnswer(f"no answer within {timeout.total_seconds():g} s")
+
+    def _outcome(
+        self,
+        result: SendResult,
+        instruction: Instruction,
+        rail: LoadedRail,
+        *,
+        is_doubtful: bool,
+    ) -> Outcome:
+        """Return the outcome of a call.
+
+        `is_doubtful`: an earlier call under the same key may have paid. Then an answer that the
+        rail may give before it looks at the key leaves the doubt.
+        """
+        match result:
+            case RailAnswer():
+                outcome = _classified(result, instruction, rail, is_doubtful=is_doubtful)
+            case NotSent(reason):
+                text = to_text(reason)
+                ending = RailEnding(state="RETRYABLE", error_code="NOT_SENT", error_message=text)
+                outcome = _unknown("NOT_SENT", text) if is_doubtful else Retry(text, result=ending)
+            case NoAnswer(reason):
+                outcome = _unknown("NO_ANSWER", reason, called=True)
+            case _:
+                assert_never(result)
+        if isinstance(outcome, Hold):
+            self.log.warning(
+                "instruction.unknown",
+                outbox_id=str(instruction.outbox_id),
+                name=rail.rail_type,
+                reason=outcome.reason,
+            )
+        return outcome
+
+
+def _full(rail: LoadedRail) -> Snooze:
+    wait = FULL_WAIT * random.uniform(0.5, 1.5)  # noqa: S311  Not a secret.
+    return Snooze(wait, f"rail {rail.rail_type} is at its concurrency")
+
+
+def _not_permitted(permit: Permit) -> Snooze | None:
+    if permit.is_over:
+        return Snooze(LOST_WAIT, "the lease was over before the call")
+    if permit.stop is not None:
+        return Snooze(STOPPED_WAIT, permit.stop)
+    return None
+
+
+def _classified(
+    answer: RailAnswer, instruction: Instruction, rail: LoadedRail, *, is_doubtful: bool
+) -> Outcome:
+    code = to_text(answer.code)
+    reference = None if answer.reference is None else to_text(answer.reference)
+    message = None if answer.message is None else to_text(answer.message)
+    meaning = rail.classify(answer.code)
+    properties = rail.rail.properties
+    if meaning in {"paid", "pending"} and differs(answer, instruction):
+        return _unknown(
+            "AMOUNT_MISMATCH",
+            "the rail reports another amount or currency",
+            called=True,
+            rail_code=code,
+            rail_reference=reference,
+        )
+    match meaning:
+        case "paid" | "pending":
+            awaits = properties.can_query and (meaning == "pending" or properties.is_asynchronous)
+            return Done(
+                RailEnding(
+                    state="DISPATCHED",
+                    called=True,
+                    rail_code=code,
+                    rail_reference=reference,
+                    awaits_settlement=awaits,
+                )
+            )
+        case "terminal" if not (is_doubtful and properties.can_query):
+            ending = RailEnding(
+                state="FAILED",
+                called=True,
+                rail_code=code,
+                rail_reference=reference,
+                error_code="TERMINAL",
+                error_message=message,
+            )
+            return Dead(message or f"refused with {code}", ending)
+        case "retryable" if not is_doubtful:
+            ending = RailEnding(
+                state="RETRYABLE",
+                called=True,
+                rail_code=code,
+                rail_reference=reference,
+                error_code="RETRYABLE",
+                error_message=message,
+            )
+            return Retry(message or f"refused for now with {code}", result=ending)
+        case "terminal" | "retryable" | "unknown":
+            return _unknown(
+                "UNKNOWN_CODE",
+                message or f"answered with {code}",
+                called=True,
+                rail_code=code,
+                rail_reference=reference,
+            )
+        case _:
+            assert_never(meaning)
+
+
+def _outcome_of(finding: Paid | Refused | AskAgain | AskPerson) -> Outcome:
+    """Return the outcome of an attempt that makes no call, because of earlier ones."""
+    match finding:
+        case Paid():
+            return Done(
+                RailEnding(
+                    state="DISPATCHED",
+                    rail_code=finding.rail_code,
+                    rail_reference=finding.rail_reference,
+                    awaits_settlement=finding.awaits_settlement,
+                )
+            )
+        case Refused():
+            ending = RailEnding(
+                state="FAILED",
+                rail_code=finding.rail_code,
+                rail_reference=finding.rail_reference,
+                error_code="TERMINAL",
+                error_message=finding.message,
+            )
+            return Dead(finding.message or f"refused with {finding.rail_code}", ending)
+        case AskAgain(reason=reason, is_doubtful=is_doubtful):
+            return _unknown("UNDECIDED", reason) if is_doubtful else Snooze(NO_ANSWER_WAIT, reason)
+        case AskPerson(code, reason):
+            return _unknown(code, reason)
+        case _:
+            assert_never(finding)
+
+
+def _stopped(stop: Stop, past: PastCalls | None) -> Outcome:
+    if isinstance(stop.outcome, Dead):
+        return _failed(stop.code, stop.outcome.reason, past)
+    return stop.outcome
+
+
+def _failed(code: str, reason: str, past: PastCalls | None = None) -> Dead | Hold:
+    """End an instruction without a call, unless an earlier one may have paid it."""
+    text = to_text(reason)
+    if past is not None and (past.doubts or past.paid is not None):
+        return _unknown(code, text)
+    return Dead(text, RailEnding(state="FAILED", error_code=code, error_message=text))
+
+
+def _unknown(
+    code: str,
+    reason: str,
+    *,
+    called: bool = False,
+    rail_code: str | None = None,
+    rail_reference: str | None = None,
+) -> Hold:
+    text = to_text(reason)
+    ending = RailEnding(
+        state="UNKNOWN",
+        called=called,
+        rail_code=rail_code,
+        rail_reference=rail_reference,
+        error_code=code,
+        error_message=text,
+    )
+    return hold_unknown(text, ending)

@@ -1,0 +1,2 @@
+-- Ask no more about an instruction; $2 NULL: whichever attempt is in question.
+DELETE FROM penstock.outbox_lookup WHERE item_id = $1 AND attempt = coalesce($2::integer, attempt);

@@ -1,0 +1,54 @@
+-- The instructions of items, and for those that were tried before ($2) what became of their calls.
+-- A doubt is an attempt that may have paid: one that was lost, or held as unknown after a call.
+-- Doubts up to an attempt are gone once the archive shows that it was not paid by then.
+-- OFFSET 0 keeps `tried` apart, so that nothing is looked up for the others, which are nearly all.
+SELECT i.outbox_id, i.item_id, i.instruction_id, i.participant_id, i.sequence_id, i.idempotency_key,
+    i.rail_type, i.payload, i.amount, i.currency, i.created_at,
+    past.first_called_at, past.last_ended_at, past.last_lost_at, past.doubts, past.late, past.paid,
+    past.was_failed
+FROM unnest($1::bigint[], $2::boolean[]) AS given (item_id, is_tried)
+JOIN penstock.outbox_instruction AS i USING (item_id)
+LEFT JOIN (
+    LATERAL (SELECT i.outbox_id, i.item_id WHERE given.is_tried OFFSET 0) AS tried
+    CROSS JOIN LATERAL (
+        SELECT min(a.claimed_at) FILTER (WHERE a.is_call) AS first_called_at,
+            max(a.settled_at) FILTER (WHERE a.is_call AND a.outcome <> 'lost') AS last_ended_at,
+            max(a.settled_at) FILTER (WHERE a.outcome = 'lost') AS last_lost_at,
+            array_agg(a.token) FILTER (WHERE a.is_call AND a.outcome IN ('lost', 'hold')
+                AND a.attempt > coalesce(cleared.attempt_no, 0)) AS doubts,
+            (
+                SELECT json_agg(json_build_object(
+                    'token', l.token, 'outcome', l.outcome, 'result', l.result))
+                FROM penstock.late_result AS l WHERE l.item_id = tried.item_id
+            ) AS late,
+            coalesce((
+                SELECT json_build_object('rail_reference', p.rail_reference, 'rail_code', p.rail_code)
+                FROM penstock.outbox_attempt AS p
+                WHERE p.outbox_id = tried.outbox_id AND p.state IN ('DISPATCHED', 'SETTLED', 'RETURNED')
+                LIMIT 1
+            ), (
+                SELECT json_build_object('rail_reference', r.rail_reference, 'rail_code', r.rail_code)
+                FROM penstock.outbox_result AS r
+                WHERE r.outbox_id = tried.outbox_id AND r.status IN ('paid', 'settled', 'returned')
+                LIMIT 1
+            )) AS paid,
+            EXISTS (
+                SELECT FROM penstock.outbox_attempt AS f
+                WHERE f.outbox_id = tried.outbox_id AND f.state = 'FAILED'
+            ) AS was_failed
+        FROM (
+            SELECT claimed_at, settled_at, outcome, token, attempt,
+                outcome = 'lost' OR coalesce(result -> 'called' = 'true', false)
+                    OR (outcome = 'hold' AND result IS NULL AND reason LIKE 'unknown: %') AS is_call
+            FROM penstock.attempt
+            WHERE item_id = tried.item_id
+        ) AS a
+        CROSS JOIN LATERAL (
+            SELECT max(attempt_no) AS attempt_no
+            FROM penstock.outbox_attempt AS z
+            WHERE z.outbox_id = tried.outbox_id
+                AND ((z.state = 'ZOMBIE_REQUEUE' AND z.error_code <> 'SAME_KEY')
+                    OR (z.state = 'FAILED' AND z.error_code IN ('NOT_PAID', 'TERMINAL')))
+        ) AS cleared
+    ) AS past
+) ON true;

@@ -1,0 +1,390 @@
+"""Instructions that may have been paid: what the rail, a late result and the clock decide."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from penstock.base.aio import spawn
+from penstock.domains.outbox.ending import RailEnding
+from penstock.domains.outbox.reconcile import INTERVAL
+from penstock.kernel.claim import Claimed, Lease
+from penstock.kernel.item import Done, Hold, ItemId, Outcome, Retry, Snooze
+from penstock.kernel.lane import read_lane
+from penstock.kernel.operate import hold, release
+from penstock.kernel.settle import Ended, settle
+from penstock.kernel.sweep import SWEEP_INTERVAL
+from tests.domains.outbox.sending.ledger import Ledger, loaded
+from tests.domains.outbox.sending.scene import Outbox
+from tests.fault.waiting import until
+
+DAY = timedelta(days=1)
+HEALED_WITHIN = timedelta(seconds=120)
+
+
+async def settle_late(outbox: Outbox, token: int, outcome: Outcome) -> None:
+    """Return as a worker that comes back after its lease has expired."""
+    async with outbox.app.pool.acquire() as db, db.transaction():
+        item_id = await db.fetchval("SELECT id FROM penstock.held")
+        claimed = Claimed(
+            id=ItemId(item_id),
+            due_at=outbox.clock.now(),
+            attempt=0,
+            forgiven=0,
+            key=None,
+            order_key="p1",
+            not_after=None,
+            payload="{}",
+            start_in=0,
+        )
+        lease = Lease(token=token, claimed_at=outbox.clock.now(), items=[claimed])
+        lane = await read_lane(db, "penstock.outbox")
+        ended = [Ended(claimed, outcome, 1)]
+        assert await settle(db, lane, lease, ended=ended, closes=True) is None
+
+
+@pytest.mark.covers("E43", "E44", "E47", "E66", "E78")
+async def test_what_a_dead_worker_paid_is_healed_within_120_seconds(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """The crash comes right after a renewal; lease, sweep and the reconciler's interval add up."""
+    outbox_id = await outbox.send()
+    crashed_at = outbox.clock.now()
+    await outbox.lose()
+    ledger.bookings.append("i1")
+    ledger.statuses["i1"] = "PAID"
+    lane = await read_lane(outbox.app.pool, "penstock.outbox")
+
+    await outbox.sweep(seconds=(lane.lease + SWEEP_INTERVAL).total_seconds())
+    await outbox.reconcile(seconds=INTERVAL.total_seconds())
+
+    assert outbox.clock.now() - crashed_at <= HEALED_WITHIN
+    assert await outbox.states(outbox_id) == ["UNKNOWN", "DISPATCHED"]
+    assert await outbox.item_state(outbox_id) == "done"
+    assert ledger.bookings == ["i1"]
+    assert [each.type for each in outbox.events] == ["outbox.unknown", "outbox.dispatched"]
+
+
+@pytest.mark.covers("E45", "E46", "E73")
+async def test_what_a_dead_worker_did_not_send_is_sent_within_120_seconds(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """That it is not found proves something only after the last call that may be on its way."""
+    outbox_id = await outbox.send()
+    crashed_at = outbox.clock.now()
+    await outbox.lose()
+
+    await outbox.sweep(seconds=65)
+    while await outbox.states(outbox_id) != ["UNKNOWN", "ZOMBIE_REQUEUE"]:
+        await outbox.reconcile(seconds=INTERVAL.total_seconds())
+    await outbox.run()
+
+    assert outbox.clock.now() - crashed_at <= HEALED_WITHIN
+    assert await outbox.states(outbox_id) == ["UNKNOWN", "ZOMBIE_REQUEUE", "DISPATCHED"]
+    assert ledger.bookings == ["i1"]
+    assert [kind for kind, _ in ledger.calls][-2:] == ["query", "send"]
+    row = (await outbox.rows(outbox_id))[1]
+    assert (row["who"], row["error_code"]) == ("penstock.reconcile", "NOT_FOUND")
+
+
+async def test_not_found_is_not_believed_before_it_is_final(outbox: Outbox) -> None:
+    outbox_id = await outbox.send()
+    await outbox.lose()
+    await outbox.sweep(seconds=65)
+
+    await outbox.reconcile(seconds=1)
+
+    assert await outbox.states(outbox_id) == ["UNKNOWN"]
+    assert await outbox.item_state(outbox_id) == "held"
+
+
+async def test_a_lost_reply_is_found_by_a_query(outbox: Outbox, ledger: Ledger) -> None:
+    ledger.orders += ["lose"]
+    outbox_id = await outbox.send("i1")
+    follower = await outbox.send("i2")
+    await outbox.run()
+
+    await outbox.reconcile(seconds=1)
+    await outbox.run()
+
+    assert await outbox.states(outbox_id) == ["UNKNOWN", "DISPATCHED"]
+    assert await outbox.states(follower) == ["DISPATCHED"]
+    assert ledger.bookings == ["i1", "i2"]
+    (row,) = (await outbox.rows(outbox_id))[1:]
+    assert (row["rail_reference"], row["who"]) == ("ref-i1", "penstock.reconcile")
+
+
+async def test_a_refusal_that_was_lost_ends_as_failed(outbox: Outbox, ledger: Ledger) -> None:
+    ledger.orders += ["drop"]
+    outbox_id = await outbox.send()
+    await outbox.run()
+    ledger.statuses["i1"] = "REJECTED"
+
+    await outbox.reconcile(seconds=1)
+
+    assert await outbox.states(outbox_id) == ["UNKNOWN", "FAILED"]
+    assert await outbox.item_state(outbox_id) == "dead"
+
+
+async def test_a_rail_that_recognises_keys_gets_the_same_key_again(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    ledger.recognises_keys = True
+    ledger.orders += ["lose"]
+    outbox.rails.rail = loaded(ledger.port, key_valid_for=DAY)
+    outbox_id = await outbox.send()
+    await outbox.run()
+
+    await outbox.reconcile(seconds=1)
+    await outbox.run()
+
+    assert await outbox.states(outbox_id) == ["UNKNOWN", "ZOMBIE_REQUEUE", "DISPATCHED"]
+    assert ledger.bookings == ["i1"]
+    assert ledger.count("send") == 2
+
+
+@pytest.mark.parametrize("late", [DAY - timedelta(seconds=29), timedelta(days=3)])
+async def test_a_key_that_may_be_forgotten_is_not_sent_again(
+    outbox: Outbox, ledger: Ledger, late: timedelta
+) -> None:
+    """The call must arrive while the rail recognises the key; the timeout is 30 s."""
+    ledger.orders += ["lose"]
+    outbox.rails.rail = loaded(ledger.port, key_valid_for=DAY)
+    outbox_id = await outbox.send()
+    await outbox.run()
+
+    await outbox.reconcile(seconds=late.total_seconds())
+
+    assert await outbox.states(outbox_id) == ["UNKNOWN"]
+    assert await outbox.item_state(outbox_id) == "held"
+    assert await outbox.app.pool.fetchval("SELECT left_at IS NOT NULL FROM penstock.outbox_lookup")
+
+
+async def test_a_rail_that_promises_nothing_is_left_to_a_person(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    ledger.orders += ["lose"]
+    outbox.rails.rail = loaded(ledger.port)
+    outbox_id = await outbox.send()
+    await outbox.run()
+
+    for _ in range(10):
+        await outbox.reconcile(hours=1)
+
+    assert await outbox.states(outbox_id) == ["UNKNOWN"]
+    assert ledger.count("send") == 1
+
+
+@pytest.mark.parametrize("answer", ["BUSY", "NEVER_HEARD_OF"])
+async def test_a_vague_answer_to_a_repeated_key_leaves_the_doubt(
+    outbox: Outbox, ledger: Ledger, answer: str
+) -> None:
+    """A rail may say BUSY before it looks at the key; as a failure it would lose the payment."""
+    ledger.recognises_keys = True
+    ledger.orders += ["lose", *[answer] * 6]
+    outbox.rails.rail = loaded(ledger.port, key_valid_for=DAY)
+    outbox_id = await outbox.send()
+    await outbox.run()
+
+    for _ in range(20):
+        await outbox.reconcile(minutes=10)
+        await outbox.run()
+
+    states = await outbox.states(outbox_id)
+    assert "FAILED" not in states
+    assert states[-1] == "DISPATCHED"
+    assert ledger.bookings == ["i1"]
+
+
+async def test_an_instruction_that_is_repeated_in_vain_is_asked_about_less_and_less(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    ledger.orders += ["IN_PROGRESS"] * 100
+    outbox.rails.rail = loaded(ledger.port, key_valid_for=DAY)
+    await outbox.send()
+    await outbox.run()
+
+    for _ in range(60):
+        await outbox.reconcile(seconds=1)
+        await outbox.run()
+
+    assert ledger.count("send") <= 5
+
+
+async def test_a_silent_rail_is_asked_again_until_it_answers(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    ledger.orders += ["lose"]
+    ledger.is_silent = True
+    outbox_id = await outbox.send()
+    await outbox.run()
+    await outbox.reconcile(seconds=1)
+    await outbox.reconcile(seconds=1)
+    assert ledger.count("query") == 1, "not before its wait is over"
+
+    ledger.is_silent = False
+    await outbox.reconcile(minutes=5)
+
+    assert await outbox.states(outbox_id) == ["UNKNOWN", "DISPATCHED"]
+
+
+async def test_another_amount_is_left_to_a_person(outbox: Outbox, ledger: Ledger) -> None:
+    ledger.orders += ["lose"]
+    ledger.amount = "99.00"
+    outbox_id = await outbox.send()
+    await outbox.run()
+
+    await outbox.reconcile(seconds=1)
+
+    assert await outbox.states(outbox_id) == ["UNKNOWN"]
+    assert await outbox.app.pool.fetchval("SELECT left_at IS NOT NULL FROM penstock.outbox_lookup")
+
+
+async def test_a_late_result_decides_before_the_rail_is_asked(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """A worker that was cut off from the database has the answer of a rail that answers none."""
+    outbox.rails.rail = loaded(ledger.port)
+    outbox_id = await outbox.send()
+    token = await outbox.lose()
+    await outbox.sweep(seconds=65)
+    ending = RailEnding(state="DISPATCHED", called=True, rail_code="PAID", rail_reference="r9")
+    await settle_late(outbox, token, Done(ending))
+
+    await outbox.reconcile(seconds=1)
+
+    assert await outbox.states(outbox_id) == ["UNKNOWN", "DISPATCHED"]
+    assert (await outbox.rows(outbox_id))[1]["rail_reference"] == "r9"
+    assert ledger.calls == []
+
+
+@pytest.mark.parametrize(
+    ("late", "states"),
+    [
+        (Snooze(timedelta(seconds=1)), ["UNKNOWN", "ZOMBIE_REQUEUE", "DISPATCHED"]),
+        (
+            Retry("x", result=RailEnding(state="RETRYABLE", called=True, rail_code="BUSY")),
+            ["UNKNOWN", "ZOMBIE_REQUEUE", "DISPATCHED"],
+        ),
+        (Hold("unknown: x", RailEnding(state="UNKNOWN", called=True)), ["UNKNOWN"]),
+    ],
+    ids=["no call", "refused", "unknown"],
+)
+@pytest.mark.covers("E74")
+async def test_a_worker_that_made_no_call_says_so_late(
+    outbox: Outbox, ledger: Ledger, *, late: Outcome, states: list[str]
+) -> None:
+    """After a pause past its lease it does not call; nobody else can know that."""
+    outbox.rails.rail = loaded(ledger.port)
+    outbox_id = await outbox.send()
+    token = await outbox.lose()
+    await outbox.sweep(seconds=65)
+    await settle_late(outbox, token, late)
+
+    await outbox.reconcile(seconds=1)
+    await outbox.run()
+
+    assert await outbox.states(outbox_id) == states
+
+
+async def test_an_instruction_released_by_an_operator_is_looked_up_before_it_is_sent(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """A release without a look at the rail must not pay a second time."""
+    ledger.orders += ["lose"]
+    outbox_id = await outbox.send()
+    await outbox.run()
+    item_id = await outbox.app.pool.fetchval("SELECT id FROM penstock.held")
+    async with outbox.app.pool.acquire() as db:
+        await release(db, item_id, who="ann", reason="x", owner="outbox", now=outbox.clock.now())
+
+    await outbox.run()
+
+    assert await outbox.states(outbox_id) == ["UNKNOWN", "DISPATCHED"]
+    assert ledger.bookings == ["i1"]
+
+
+async def test_processes_side_by_side_decide_each_once(outbox: Outbox, ledger: Ledger) -> None:
+    ids = [await outbox.send(f"i{number}", participant=f"p{number}") for number in range(20)]
+    ledger.orders += ["lose"] * 20
+    await outbox.run()
+
+    await asyncio.gather(*[outbox.reconciler.run_once() for _ in range(4)])
+    await outbox.reconcile(seconds=1)
+
+    for each in ids:
+        assert await outbox.states(each) == ["UNKNOWN", "DISPATCHED"]
+    assert ledger.paid_twice == []
+
+
+async def test_a_lost_attempt_is_archived_as_unknown_once(outbox: Outbox, ledger: Ledger) -> None:
+    outbox.rails.rail = loaded(ledger.port)
+    outbox_id = await outbox.send()
+    await outbox.lose()
+    await outbox.sweep(seconds=65)
+
+    for _ in range(3):
+        await asyncio.gather(*[outbox.reconciler.run_once() for _ in range(3)])
+
+    (row,) = await outbox.rows(outbox_id)
+    assert (row["state"], row["error_code"], row["attempt_no"]) == ("UNKNOWN", "LOST", 1)
+
+
+async def test_what_others_hold_is_left_alone(outbox: Outbox) -> None:
+    outbox_id = await outbox.send()
+    item_id = await outbox.app.pool.fetchval("SELECT id FROM penstock.ready")
+    async with outbox.app.pool.acquire() as db:
+        await hold(db, item_id, who="ann", reason="lost", owner="outbox")
+
+    assert await outbox.reconcile(seconds=1) == 0
+
+    assert await outbox.item_state(outbox_id) == "held"
+    assert await outbox.states(outbox_id) == []
+
+
+async def test_an_asynchronous_rail_is_asked_until_it_settles(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    ledger.orders += ["accept"]
+    outbox_id = await outbox.send()
+    await outbox.run()
+    assert await outbox.states(outbox_id) == ["DISPATCHED"]
+    await outbox.reconcile(minutes=1)
+    assert await outbox.states(outbox_id) == ["DISPATCHED"]
+
+    ledger.statuses["i1"] = "SETTLED"
+    await outbox.reconcile(days=2)
+
+    assert await outbox.states(outbox_id) == ["DISPATCHED", "SETTLED"]
+    assert await outbox.reconcile(days=1) == 0, "a settled one is asked about no more"
+
+
+async def test_an_accepted_instruction_that_comes_back_is_returned(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    ledger.orders += ["accept"]
+    outbox_id = await outbox.send()
+    await outbox.run()
+
+    ledger.statuses["i1"] = "RETURNED"
+    await outbox.reconcile(days=2)
+
+    assert await outbox.states(outbox_id) == ["DISPATCHED", "RETURNED"]
+    assert [each.type for each in outbox.events] == ["outbox.dispatched", "outbox.returned"]
+
+
+async def test_the_service_runs_until_it_is_stopped(outbox: Outbox, ledger: Ledger) -> None:
+    ledger.orders += ["lose"]
+    outbox_id = await outbox.send()
+    await outbox.run()
+    stop = asyncio.Event()
+
+    async def is_decided() -> bool:
+        return await outbox.states(outbox_id) == ["UNKNOWN", "DISPATCHED"]
+
+    async with asyncio.TaskGroup() as group:
+        spawn(group, outbox.reconciler.run(stop))
+        await until(is_decided, within=30)
+        stop.set()
+
+    assert ledger.bookings == ["i1"]

@@ -1,0 +1,170 @@
+"""Decisions of people about instructions that may have been paid."""
+
+from uuid import UUID, uuid4
+
+import pytest
+
+from penstock.domains.outbox.control import Stop
+from penstock.kernel.item import Hold
+from tests.domains.outbox.sending.ledger import Ledger, loaded
+from tests.domains.outbox.sending.scene import Outbox
+
+
+async def doubtful(outbox: Outbox, ledger: Ledger, name: str = "i1", **more: str) -> UUID:
+    """Return an instruction that was paid without a reply, on a rail that answers no queries."""
+    outbox.rails.rail = loaded(ledger.port)
+    ledger.orders += ["lose"]
+    outbox_id = await outbox.send(name, **more)
+    await outbox.run()
+    assert await outbox.item_state(outbox_id) == "held"
+    return outbox_id
+
+
+async def audited(outbox: Outbox) -> list[tuple[str, str]]:
+    rows = await outbox.app.pool.fetch(
+        "SELECT who, action FROM penstock.audit WHERE action LIKE 'item.%' ORDER BY audit_id"
+    )
+    return [(row["who"], row["action"]) for row in rows]
+
+
+async def test_a_person_says_that_it_is_paid(outbox: Outbox, ledger: Ledger) -> None:
+    outbox_id = await doubtful(outbox, ledger)
+    follower = await outbox.send("i2")
+
+    response = await outbox.client.post(
+        f"/outbox/instructions/{outbox_id}/resolve",
+        json={"resolution": "paid", "reason": "statement of 31 Jan", "reference": "bank-77"},
+    )
+    await outbox.run()
+
+    assert response.status_code == 200, response.text
+    rows = await outbox.rows(outbox_id)
+    assert [row["state"] for row in rows] == ["UNKNOWN", "DISPATCHED"]
+    assert rows[1]["rail_reference"] == "bank-77"
+    assert rows[1]["error_message"] == "statement of 31 Jan"
+    ((who, action),) = await audited(outbox)
+    assert (rows[1]["who"], action) == (who, "item.resolved")
+    assert await outbox.states(follower) == ["DISPATCHED"]
+
+
+async def test_a_person_says_that_it_is_not_paid_and_will_not_be(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    outbox_id = await doubtful(outbox, ledger)
+
+    await outbox.client.post(
+        f"/outbox/instructions/{outbox_id}/resolve", json={"resolution": "failed", "reason": "x"}
+    )
+
+    assert await outbox.states(outbox_id) == ["UNKNOWN", "FAILED"]
+    assert (await outbox.rows(outbox_id))[1]["error_code"] == "NOT_PAID"
+    assert await outbox.item_state(outbox_id) == "dead"
+
+
+async def test_a_person_has_it_sent_again(outbox: Outbox, ledger: Ledger) -> None:
+    """The word of a person clears the doubt, also for a rail that answers no queries."""
+    outbox.rails.rail = loaded(ledger.port)
+    ledger.orders += ["drop"]
+    outbox_id = await outbox.send()
+    await outbox.run()
+
+    await outbox.client.post(
+        f"/outbox/instructions/{outbox_id}/resolve", json={"resolution": "again", "reason": "x"}
+    )
+    await outbox.run()
+
+    assert await outbox.states(outbox_id) == ["UNKNOWN", "ZOMBIE_REQUEUE", "DISPATCHED"]
+    assert ledger.bookings == ["i1"]
+
+
+async def test_the_rail_is_asked_before_a_person_has_it_sent_again(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """A person may be wrong."""
+    ledger.orders += ["lose"]
+    outbox_id = await outbox.send()
+    await outbox.run()
+
+    await outbox.client.post(
+        f"/outbox/instructions/{outbox_id}/resolve", json={"resolution": "again", "reason": "x"}
+    )
+    await outbox.run()
+
+    assert await outbox.states(outbox_id) == ["UNKNOWN", "ZOMBIE_REQUEUE", "DISPATCHED"]
+    assert ledger.bookings == ["i1"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"resolution": "paid", "reason": "x"}, 400),
+        ({"resolution": "again", "reason": "x", "reference": "r"}, 400),
+        ({"resolution": "failed"}, 400),
+        ({"resolution": "perhaps", "reason": "x"}, 400),
+    ],
+    ids=["no reference", "needless reference", "no reason", "no resolution"],
+)
+async def test_half_a_decision_is_refused(
+    outbox: Outbox, ledger: Ledger, *, body: dict[str, str], status: int
+) -> None:
+    outbox_id = await doubtful(outbox, ledger)
+
+    response = await outbox.client.post(f"/outbox/instructions/{outbox_id}/resolve", json=body)
+
+    assert response.status_code == status
+    assert await outbox.states(outbox_id) == ["UNKNOWN"]
+
+
+async def test_only_an_instruction_in_doubt_can_be_resolved(outbox: Outbox, ledger: Ledger) -> None:
+    """One that awaits an approval must not get past it this way."""
+    outbox.control.verdict = Stop(Hold("awaits approval"), "X")
+    outbox_id = await outbox.send()
+    await outbox.run()
+    body = {"resolution": "again", "reason": "x"}
+
+    held = await outbox.client.post(f"/outbox/instructions/{outbox_id}/resolve", json=body)
+    unknown = await outbox.client.post(f"/outbox/instructions/{uuid4()}/resolve", json=body)
+
+    assert (held.status_code, unknown.status_code) == (409, 404)
+    assert ledger.calls == []
+
+
+async def test_many_are_counted_first_and_then_decided(outbox: Outbox, ledger: Ledger) -> None:
+    ids = [
+        await doubtful(outbox, ledger, f"i{number}", participant=f"p{number}")
+        for number in range(3)
+    ]
+    body = {"resolution": "failed", "reason": "the bank knows none of them"}
+
+    counted = await outbox.client.post(
+        "/outbox/instructions/resolve", json={**body, "dry_run": True}
+    )
+    one = await outbox.client.post(
+        "/outbox/instructions/resolve", json={**body, "participant_id": "p1"}
+    )
+    rest = await outbox.client.post("/outbox/instructions/resolve", json=body)
+    paid = await outbox.client.post(
+        "/outbox/instructions/resolve", json={**body, "resolution": "paid"}
+    )
+
+    assert counted.json()["matched"] == 3
+    assert one.json() == {"matched": 1, "changed": 1, "unchanged": 0, "next": None}
+    assert rest.json()["changed"] == 2
+    assert paid.status_code == 400
+    for each in ids:
+        assert await outbox.states(each) == ["UNKNOWN", "FAILED"]
+
+
+async def test_a_lost_attempt_is_archived_before_the_decision_about_it(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    outbox.rails.rail = loaded(ledger.port)
+    outbox_id = await outbox.send()
+    await outbox.lose()
+    await outbox.sweep(seconds=65)
+
+    await outbox.client.post(
+        f"/outbox/instructions/{outbox_id}/resolve", json={"resolution": "failed", "reason": "x"}
+    )
+
+    assert await outbox.states(outbox_id) == ["UNKNOWN", "FAILED"]

@@ -1,0 +1,224 @@
+"""What a rail reports by itself: signed, matching, once; also before its answer, and days later."""
+
+import json
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from httpx import Response
+
+from penstock.domains.outbox.results import sign
+from tests.domains.outbox.sending.ledger import Ledger, loaded
+from tests.domains.outbox.sending.scene import SECRET, Outbox
+
+
+async def report(outbox: Outbox, *, headers: dict[str, str] | None = None, **body: Any) -> Response:
+    """Send a signed report."""
+    given = {"rail_type": "loopback", "amount": "12.50", "currency": "EUR", **body}
+    text = json.dumps({key: value for key, value in given.items() if value is not None}).encode()
+    at = int(outbox.clock.now().timestamp())
+    if headers is None:
+        headers = {"Penstock-Signature": sign(SECRET, text, at=at)}
+    return await outbox.stranger.post(
+        "/outbox/results",
+        content=text,
+        headers={"Content-Type": "application/json", **headers},
+    )
+
+
+async def dispatched(outbox: Outbox) -> UUID:
+    outbox_id = await outbox.send()
+    await outbox.run()
+    assert await outbox.states(outbox_id) == ["DISPATCHED"]
+    return outbox_id
+
+
+@pytest.mark.parametrize(
+    ("about", "state"),
+    [
+        ({"status": "settled"}, "SETTLED"),
+        ({"status": "returned"}, "RETURNED"),
+        ({"code": "SETTLED"}, "SETTLED"),
+        ({"code": "RETURNED"}, "RETURNED"),
+    ],
+    ids=["settled", "returned", "code of settled", "code of returned"],
+)
+async def test_a_dispatched_instruction_is_settled_or_returned_days_later(
+    outbox: Outbox, about: dict[str, Any], state: str
+) -> None:
+    outbox_id = await dispatched(outbox)
+    outbox.clock.advance(timedelta(days=9))
+
+    response = await report(outbox, reference="ref-i1", **about)
+
+    assert response.status_code == 200, response.text
+    assert response.json()["outcome"] == "applied"
+    assert await outbox.states(outbox_id) == ["DISPATCHED", state]
+    assert outbox.events[-1].type == f"outbox.{state.lower()}"
+
+
+async def test_a_repeated_report_changes_nothing(outbox: Outbox) -> None:
+    outbox_id = await dispatched(outbox)
+
+    first = await report(outbox, outbox_id=str(outbox_id), status="settled")
+    second = await report(outbox, outbox_id=str(outbox_id), status="settled")
+
+    assert (first.json()["outcome"], second.json()["outcome"]) == ("applied", "known")
+    assert await outbox.states(outbox_id) == ["DISPATCHED", "SETTLED"]
+
+
+async def test_a_settled_instruction_may_be_returned_and_not_the_other_way_round(
+    outbox: Outbox,
+) -> None:
+    outbox_id = await dispatched(outbox)
+
+    await report(outbox, outbox_id=str(outbox_id), status="settled")
+    await report(outbox, outbox_id=str(outbox_id), status="returned")
+    assert await outbox.states(outbox_id) == ["DISPATCHED", "SETTLED", "RETURNED"]
+
+    other = await outbox.send("i2")
+    await outbox.run()
+    await report(outbox, outbox_id=str(other), status="returned")
+    await report(outbox, outbox_id=str(other), status="settled")
+    assert await outbox.states(other) == ["DISPATCHED", "RETURNED"]
+
+
+@pytest.mark.parametrize(
+    ("status", "states", "item"),
+    [
+        ("paid", ["UNKNOWN", "DISPATCHED"], "done"),
+        ("settled", ["UNKNOWN", "DISPATCHED", "SETTLED"], "done"),
+        ("returned", ["UNKNOWN", "DISPATCHED", "RETURNED"], "done"),
+        ("refused", ["UNKNOWN", "FAILED"], "dead"),
+    ],
+)
+async def test_a_report_resolves_an_instruction_that_is_held(
+    outbox: Outbox, ledger: Ledger, *, status: str, states: list[str], item: str
+) -> None:
+    """The rail answers no queries, so nothing else could."""
+    outbox.rails.rail = loaded(ledger.port)
+    ledger.orders += ["lose"]
+    outbox_id = await outbox.send()
+    await outbox.run()
+
+    response = await report(outbox, outbox_id=str(outbox_id), status=status, reference="r7")
+
+    assert response.json()["outcome"] == "applied"
+    assert await outbox.states(outbox_id) == states
+    assert await outbox.item_state(outbox_id) == item
+    assert (await outbox.rows(outbox_id))[1]["rail_reference"] == "r7"
+
+
+async def test_a_report_that_comes_before_the_answer_is_applied_after_it(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    outbox_id = await outbox.send()
+    await outbox.lose()
+
+    response = await report(outbox, outbox_id=str(outbox_id), status="settled", reference="r7")
+    assert response.json()["outcome"] == "recorded"
+    await outbox.sweep(seconds=65)
+    await outbox.reconcile(seconds=1)
+    await outbox.reconcile(minutes=1)
+
+    assert await outbox.states(outbox_id) == ["UNKNOWN", "DISPATCHED", "SETTLED"]
+    assert ledger.bookings == []
+    assert ledger.calls == [], "what is reported is not asked"
+
+
+async def test_an_instruction_that_is_reported_as_paid_is_not_sent_again(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """The rail said BUSY and paid all the same."""
+    ledger.orders += ["BUSY"]
+    outbox_id = await outbox.send()
+    await outbox.run()
+
+    await report(outbox, outbox_id=str(outbox_id), status="paid", reference="r7")
+    await outbox.run_after(hours=1)
+
+    assert await outbox.states(outbox_id) == ["RETRYABLE", "DISPATCHED"]
+    assert ledger.count("send") == 1
+
+
+async def test_a_payment_that_is_reported_after_a_failure_is_archived(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """To send it under another key would pay twice: the archive must no longer say FAILED."""
+    ledger.orders += ["REJECTED"]
+    outbox_id = await outbox.send()
+    await outbox.run()
+
+    await report(outbox, outbox_id=str(outbox_id), status="paid", reference="r7")
+
+    rows = await outbox.rows(outbox_id)
+    assert [row["state"] for row in rows] == ["FAILED", "DISPATCHED"]
+    assert rows[1]["error_code"] == "AFTER_FAILURE"
+
+
+@pytest.mark.parametrize(
+    "about",
+    [{"amount": "12.51"}, {"currency": "USD"}],
+    ids=["amount", "currency"],
+)
+async def test_another_amount_or_currency_is_refused(outbox: Outbox, about: dict[str, Any]) -> None:
+    outbox_id = await dispatched(outbox)
+
+    response = await report(outbox, outbox_id=str(outbox_id), status="settled", **about)
+
+    assert response.status_code == 409
+    assert await outbox.states(outbox_id) == ["DISPATCHED"]
+
+
+async def test_a_report_without_a_valid_signature_is_refused(outbox: Outbox) -> None:
+    outbox_id = await dispatched(outbox)
+    now = int(outbox.clock.now().timestamp())
+    body = {"outbox_id": str(outbox_id), "status": "settled"}
+    text = json.dumps(
+        {"rail_type": "loopback", "amount": "12.50", "currency": "EUR", **body}
+    ).encode()
+    wrong = [
+        {},
+        {"Penstock-Signature": "v1=00"},
+        {"Penstock-Signature": sign("another secret", text, at=now)},
+        {"Penstock-Signature": sign(SECRET, text + b" ", at=now)},
+        {"Penstock-Signature": sign(SECRET, text, at=now - 301)},
+        {"Penstock-Signature": sign(SECRET, text, at=now + 301)},
+    ]
+
+    statuses = [(await report(outbox, headers=each, **body)).status_code for each in wrong]
+
+    assert statuses == [401] * len(wrong)
+    assert await outbox.states(outbox_id) == ["DISPATCHED"]
+
+
+@pytest.mark.parametrize(
+    ("about", "status"),
+    [
+        ({"status": "settled"}, 400),
+        ({"status": "settled", "instruction_id": "i1"}, 400),
+        ({"reference": "nobody knows"}, 404),
+        ({"reference": "ref-i1"}, 400),
+        ({"reference": "ref-i1", "status": "lost"}, 400),
+        ({"reference": "ref-i1", "status": "settled", "rail_type": "other"}, 401),
+    ],
+    ids=["no id", "half an id", "unknown", "no status", "bad status", "rail without a secret"],
+)
+async def test_a_report_that_is_not_clear_is_refused(
+    outbox: Outbox, about: dict[str, Any], status: int
+) -> None:
+    await dispatched(outbox)
+
+    response = await report(outbox, **about)
+
+    assert response.status_code == status, response.text
+
+
+async def test_a_code_that_decides_nothing_changes_nothing(outbox: Outbox) -> None:
+    outbox_id = await dispatched(outbox)
+
+    response = await report(outbox, reference="ref-i1", code="ACCEPTED")
+
+    assert response.json() == {"outbox_id": str(outbox_id), "status": None, "outcome": "known"}
+    assert await outbox.states(outbox_id) == ["DISPATCHED"]
