@@ -260,16 +260,18 @@ async def opened_outbox(dsn: str, clock: FakeClock, rail: LoadedRail) -> AsyncGe
         made.append(reconciler)
         return runtime
 
-    async with Penstock(dsn=dsn, domains=[domain(make)]) as app:
-        async with called(app, create_app(app)) as callers:
-            yield Outbox(
-                app=app,
-                client=callers.admin,
-                stranger=callers.stranger,
-                clock=clock,
-                rails=rails,
-                control=control,
-                reconciler=made[0],
-                events=events,
-                invalid=invalid,
-            )
+    async with (
+        Penstock(dsn=dsn, domains=[domain(make)]) as app,
+        called(app, create_app(app)) as callers,
+    ):
+        yield Outbox(
+            app=app,
+            client=callers.admin,
+            stranger=callers.stranger,
+            clock=clock,
+            rails=rails,
+            control=control,
+            reconciler=made[0],
+            events=events,
+            invalid=invalid,
+        )
