@@ -16,7 +16,8 @@ WITH expired AS MATERIALIZED (
     WHERE lease.token = expired.token
     RETURNING lease.*
 ), lost AS MATERIALIZED (
-    SELECT gone.token, gone.lane_id, lane.name AS lane, gone.claimed_at, coalesce($2::timestamptz, now()) AS at,
+    SELECT gone.token, gone.lane_id, lane.name AS lane, gone.claimed_at,
+        coalesce($2::timestamptz, now()) AS at,
         u.id, u.attempt + u.is_started::integer AS attempt, u.forgiven, u.is_started,
         u.is_started AND (lane.on_lost = 'hold' OR gone.started_ids IS NOT NULL) AS is_held,
         CASE
