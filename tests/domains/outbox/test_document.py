@@ -125,6 +125,29 @@ async def test_a_repeated_insert_returns_the_stored_row_and_leaves_no_gap(
     assert await scene.numbers() == [("ada", 2, 1, 2, 3)]
 
 
+async def test_the_same_insert_again_gives_no_number_back(scene: Scene, dsn: str) -> None:
+    """A producer that did not see its commit inserts the same row, with the number it has."""
+    db = await connect(dsn)
+    first = await db.fetchrow(INSERT, "i-1", "k-1", PAYLOAD)
+    assert first is not None
+    with_number = (
+        "INSERT INTO payment_outbox_pending"
+        " (instruction_id, participant_id, sequence_id, idempotency_key, rail_type, payload)"
+        " VALUES ($1, 'ada', $2, 'k-1', 'simulator', $3) RETURNING *"
+    )
+
+    again = await db.fetchrow(with_number, "i-1", first["sequence_id"], PAYLOAD)
+    with pytest.raises(asyncpg.InvalidParameterValueError, match="is not the last number"):
+        await db.fetchrow(with_number, "i-2", first["sequence_id"], PAYLOAD)
+    following = await db.fetchrow(INSERT, "i-2", "k-1", PAYLOAD)
+    await db.close()
+
+    assert again == first
+    assert following is not None
+    assert following["sequence_id"] == 2
+    assert await scene.numbers() == [("ada", 2, 1, 2, 3)]
+
+
 @pytest.mark.parametrize(
     ("column", "value"),
     [
@@ -339,6 +362,13 @@ async def test_the_story_of_an_instruction_has_its_item_and_its_attempts(scene: 
         "TRUNCATE penstock.outbox_attempt",
         "TRUNCATE penstock.outbox_attempt_kept",
         "DELETE FROM penstock.outbox_attempt_kept",
+        "UPDATE penstock.outbox_instruction SET amount = 90000",
+        "DELETE FROM penstock.outbox_instruction",
+        "TRUNCATE penstock.outbox_instruction",
+        "UPDATE penstock.outbox_idempotency SET payload_hash = '\\x00'",
+        "DELETE FROM penstock.outbox_idempotency",
+        "TRUNCATE penstock.outbox_idempotency",
+        "TRUNCATE penstock.outbox_seal",
     ],
 )
 async def test_the_archive_is_append_only_for_its_owner_too(scene: Scene, write: Any) -> None:

@@ -1,7 +1,8 @@
 -- Send what is inserted into the view payment_outbox_pending. The row that RETURNING shows is the stored
 -- one, also of an instruction that was known before. A given sequence_id must be the number that
 -- bump_participant_outbox_seq has just returned: it is given back and taken again, so that nothing is
--- left of it if the instruction is known already.
+-- left of it if the instruction is known already. The number of the stored instruction is taken as a
+-- repeat: a producer that did not see its commit inserts the same row again.
 CREATE OR REPLACE FUNCTION penstock.insert_payment_outbox_pending() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -14,10 +15,19 @@ BEGIN
     IF NEW.created_at <> now() THEN
         RAISE EXCEPTION 'created_at must be now(), or left out' USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF NEW.sequence_id IS NOT NULL THEN
+    IF NEW.sequence_id IS NOT NULL AND NOT EXISTS (
+        SELECT FROM penstock.outbox_instruction AS known
+        WHERE (known.participant_id, known.sequence_id) = (NEW.participant_id, NEW.sequence_id)
+            AND known.instruction_id = NEW.instruction_id
+            AND known.idempotency_key = NEW.idempotency_key)
+    THEN
         UPDATE penstock.participant_outbox_sequences
         SET next_sequence_id = next_sequence_id - 1
-        WHERE participant_id = NEW.participant_id AND next_sequence_id = NEW.sequence_id + 1;
+        WHERE participant_id = NEW.participant_id AND next_sequence_id = NEW.sequence_id + 1
+            AND NOT EXISTS (
+                SELECT FROM penstock.outbox_instruction AS known
+                WHERE (known.participant_id, known.sequence_id)
+                    = (NEW.participant_id, NEW.sequence_id));
         IF NOT FOUND THEN
             RAISE EXCEPTION 'sequence_id % is not the last number of participant %',
                 NEW.sequence_id, quote_nullable(NEW.participant_id)
