@@ -196,7 +196,7 @@ async def test_a_changed_chain_is_found(db: Pool, change: LiteralString, seal_no
     await add(db, 10)
     await seal_all(db, rows_max=4)
 
-    await db.execute(change)
+    await tamper(db, [change])
 
     faults = (await verified(db)).faults
     assert seal_no in {each.seal_no for each in faults if each.fault == "seal"}
@@ -213,7 +213,7 @@ async def test_a_chain_that_was_written_anew_differs_from_the_head_that_was_kept
         assert kept is not None
         assert kept.seal_no == 3
         await tamper(db, ["UPDATE penstock.outbox_attempt SET state = 'FAILED'"])
-        await connection.execute("DELETE FROM penstock.outbox_seal")
+        await tamper(db, ["DELETE FROM penstock.outbox_seal"])
         await seal_all(db, rows_max=4)
 
         assert (await verify(connection)).faults == []
