@@ -6,8 +6,11 @@ from typing import TypeAlias
 
 import msgspec
 
+from penstock.base.log import get_logger
+from penstock.base.settings import Settings, settings
 from penstock.contract import Domain, Resources, Runtime
-from penstock.domains.outbox.commands import outbox
+from penstock.domains.outbox.archive import Archive
+from penstock.domains.outbox.commands import outbox_group
 from penstock.domains.outbox.domain import OUTBOX
 from penstock.domains.outbox.event import Announce, OutboxEvent, announce_nothing
 from penstock.domains.webhooks.accept import accept_events
@@ -33,14 +36,19 @@ def build(resources: Resources) -> Runtime:
         resources,
         known_rails=make_rails(resources, simulator, closes),
         simulator=simulator,
-        announce=_choose_announce(resources),
+        announce=_choose_announce(resources.settings),
     )
     return replace(runtime, close=closes)
 
 
-def _choose_announce(resources: Resources) -> Announce:
+def make_archive() -> Archive:
+    """Return the archive that commands use. It counts nothing: nobody scrapes a command."""
+    return Archive(log=get_logger(), announce=_choose_announce(settings()))
+
+
+def _choose_announce(chosen: Settings) -> Announce:
     """Return what hands events to webhooks, or to nobody if this process does not run them."""
-    names = resources.settings.domains
+    names = chosen.domains
     return announce_nothing if names is not None and "webhooks" not in names else _announce
 
 
@@ -55,4 +63,4 @@ async def _announce(db: Connection, events: Sequence[OutboxEvent]) -> None:
     )
 
 
-DOMAIN: Domain = replace(OUTBOX, build=build, commands=(outbox,))
+DOMAIN: Domain = replace(OUTBOX, build=build, commands=(outbox_group(make_archive),))

@@ -14,7 +14,7 @@ from penstock import Penstock
 from penstock.api import create_app
 from penstock.base.clock import FakeClock
 from penstock.compose import outbox as composed
-from penstock.contract import Resources, Runtime
+from penstock.contract import Domain, Resources, Runtime
 from penstock.domains.outbox.archive import write_event
 from penstock.domains.outbox.control import Control, Proceed, Stop, Verdict
 from penstock.domains.outbox.enqueue import NewInstruction, Outbox
@@ -163,8 +163,8 @@ class Scene:
 
 
 @asynccontextmanager
-async def opened_scene(dsn: str, clock: FakeClock) -> AsyncGenerator[Scene]:
-    """Open an app with the outbox, whose handler sends to a list."""
+async def opened_scene(dsn: str, clock: FakeClock, *others: Domain) -> AsyncGenerator[Scene]:
+    """Open an app with the outbox, whose handler sends to a list, and with other domains."""
     rail = ListRail(clock=clock)
 
     def build(resources: Resources) -> Runtime:
@@ -175,7 +175,7 @@ async def opened_scene(dsn: str, clock: FakeClock) -> AsyncGenerator[Scene]:
         ]
         return replace(runtime, kinds=kinds, services=())
 
-    async with Penstock(dsn=dsn, domains=[replace(composed.DOMAIN, build=build)]) as app:
+    async with Penstock(dsn=dsn, domains=[*others, replace(composed.DOMAIN, build=build)]) as app:
         transport = ASGITransport(create_app(app), raise_app_exceptions=False)
         scene = Scene(app=app, clock=clock, rail=rail, transport=transport)
         await scene.key("ops", "admin")

@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 
 from penstock.base.clock import FakeClock
+from penstock.compose.outbox import make_archive
 from penstock.domains.outbox.approval import approve, reject
 from penstock.domains.outbox.recheck import Recheck, recheck_one
 from penstock.kernel.claim import Cursor, Lease, claim
@@ -114,7 +115,7 @@ async def test_nobody_approves_without_a_key(scene: Scene) -> None:
 
     async with scene.app.pool.acquire() as db:
         with pytest.raises(Forbidden):
-            await approve(db, first, who="cli:ann", reason="because")
+            await approve(db, first, archive=make_archive(), who="cli:ann", reason="because")
 
 
 async def test_a_released_instruction_still_waits_for_its_approval(scene: Scene) -> None:
@@ -240,13 +241,14 @@ async def test_a_decision_during_a_claim_is_applied_when_the_claim_has_ended(
     first = await scene.send("a-1", "500")
     lease = await claim_head(scene)
     assert (await scene.decide("ann", verb, first)).status_code == 200
+    archive = make_archive()
 
     async with scene.app.pool.acquire() as db:
-        assert not await recheck_one(db)
+        assert not await recheck_one(db, archive=archive)
         await settle_held(scene, lease)
         assert (await scene.item(first)).state == "held"
-        assert await recheck_one(db)
-        assert not await recheck_one(db)
+        assert await recheck_one(db, archive=archive)
+        assert not await recheck_one(db, archive=archive)
 
     await scene.run()
     assert scene.rail.sent == (["a-1"] if verb == "approve" else [])
@@ -263,7 +265,7 @@ async def test_the_service_looks_at_what_was_noted_and_stops(scene: Scene) -> No
     stop = asyncio.Event()
 
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(Recheck(pool=scene.app.pool).run(stop))
+        tasks.create_task(Recheck(pool=scene.app.pool, archive=make_archive()).run(stop))
         async with asyncio.timeout(10):
             while (await scene.item(first)).state == "held":
                 pass
@@ -317,7 +319,9 @@ async def test_reject_is_refused_without_a_reason(scene: Scene) -> None:
 
     assert empty.status_code == 400
     async with scene.app.pool.acquire() as db:
-        assert (await reject(db, first, who=person.caller, reason="no")).reason == "no"
+        assert (
+            await reject(db, first, archive=make_archive(), who=person.caller, reason="no")
+        ).reason == "no"
 
 
 async def claim_head(scene: Scene) -> Lease:

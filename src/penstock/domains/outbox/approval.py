@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Literal
 from uuid import UUID
 
+from penstock.domains.outbox.archive import Archive
 from penstock.domains.outbox.errors import (
     AlreadyDecided,
     ApprovalDenied,
@@ -63,21 +64,25 @@ class Waiting:
     item_id: int
 
 
-async def approve(db: Connection, outbox_id: UUID, *, who: str, reason: str) -> Approval:
+async def approve(
+    db: Connection, outbox_id: UUID, *, archive: Archive, who: str, reason: str
+) -> Approval:
     """Let an instruction leave; `who` is the caller of a key with the scope `approve`.
 
     A repeat with the same key is harmless. Raises ApprovalDenied, AlreadyDecided, and
     DecisionRefused if it needs no approval or has ended.
     """
-    return await _decide(db, outbox_id, "approved", who=who, reason=reason)
+    return await _decide(db, outbox_id, "approved", archive=archive, who=who, reason=reason)
 
 
-async def reject(db: Connection, outbox_id: UUID, *, who: str, reason: str) -> Approval:
+async def reject(
+    db: Connection, outbox_id: UUID, *, archive: Archive, who: str, reason: str
+) -> Approval:
     """End an instruction as failed; like `approve`, and refused for one that was sent before.
 
     One that is behind the head of its participant fails in its turn.
     """
-    return await _decide(db, outbox_id, "rejected", who=who, reason=reason)
+    return await _decide(db, outbox_id, "rejected", archive=archive, who=who, reason=reason)
 
 
 async def list_waiting(db: Queries, *, after: int = 0, limit: int = 100) -> list[Waiting]:
@@ -87,7 +92,13 @@ async def list_waiting(db: Queries, *, after: int = 0, limit: int = 100) -> list
 
 
 async def _decide(
-    db: Connection, outbox_id: UUID, decision: Decision, *, who: str, reason: str
+    db: Connection,
+    outbox_id: UUID,
+    decision: Decision,
+    *,
+    archive: Archive,
+    who: str,
+    reason: str,
 ) -> Approval:
     check_decision(who=who, reason=reason)
     key_id = key_id_of(who)
@@ -104,7 +115,7 @@ async def _decide(
             db, who, f"outbox_instruction.{decision}", subject=str(outbox_id),
             after={"reason": reason},
         )  # fmt: skip
-        await apply_decision(db, subject.participant_id, who=who)
+        await apply_decision(db, subject.participant_id, archive=archive, who=who)
     return Approval(**dict(row.items()))
 
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from uuid import UUID
 
-from penstock.domains.outbox.archive import write_event
+from penstock.domains.outbox.archive import Archive
 from penstock.domains.outbox.errors import DecisionRefused, ResultUnknown
 from penstock.domains.outbox.gap import add_gap
 from penstock.domains.outbox.lanes import OWNER
@@ -31,7 +31,13 @@ async def hold(
 
 
 async def release(
-    db: Connection, outbox_id: UUID, *, who: str, reason: str, now: datetime | None = None
+    db: Connection,
+    outbox_id: UUID,
+    *,
+    archive: Archive,
+    who: str,
+    reason: str,
+    now: datetime | None = None,
 ) -> None:
     """Try a held instruction again, or a failed one that blocks its participant.
 
@@ -44,13 +50,19 @@ async def release(
         subject = await read_subject(db, outbox_id)
         item = await read_item(db, subject.item_id)
         if item is not None and item.state == "dead":
-            await _release_failed(db, subject, who=who, reason=reason, now=now)
+            await _release_failed(db, subject, archive=archive, who=who, reason=reason, now=now)
             return
         await operate.release(db, subject.item_id, who=who, reason=reason, owner=OWNER, now=now)
 
 
 async def _release_failed(
-    db: Connection, subject: Subject, *, who: str, reason: str, now: datetime | None
+    db: Connection,
+    subject: Subject,
+    *,
+    archive: Archive,
+    who: str,
+    reason: str,
+    now: datetime | None,
 ) -> None:
     """Try a failed instruction again in its place.
 
@@ -64,14 +76,20 @@ async def _release_failed(
         raise DecisionRefused(str(subject.outbox_id), "was sent again under another key")
     if subject.is_skipped:
         raise DecisionRefused(str(subject.outbox_id), "was skipped: later ones have left")
-    await write_event(
+    await archive.write(
         db, subject.outbox_id, "ZOMBIE_REQUEUE", who=who, error_code=RELEASED, error_message=reason
     )
     await operate.retry(db, subject.item_id, who=who, reason=reason, owner=OWNER, now=now)
 
 
 async def skip(
-    db: Connection, outbox_id: UUID, *, who: str, reason: str, now: datetime | None = None
+    db: Connection,
+    outbox_id: UUID,
+    *,
+    archive: Archive,
+    who: str,
+    reason: str,
+    now: datetime | None = None,
 ) -> None:
     """End the head of a participant as failed, so that the next one leaves; the gap is recorded.
 
@@ -87,7 +105,7 @@ async def skip(
         if subject.may_be_paid:
             raise ResultUnknown(str(outbox_id))
         if item is None or item.state != "dead":
-            await write_event(
+            await archive.write(
                 db, outbox_id, "FAILED", who=who, error_code=SKIPPED, error_message=reason
             )
         await add_gap(db, subject, who=who, reason=reason)

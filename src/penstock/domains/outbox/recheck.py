@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Literal
 
 from penstock.contract.http import ACQUIRE_TIMEOUT
-from penstock.domains.outbox.archive import write_event
+from penstock.domains.outbox.archive import Archive
 from penstock.domains.outbox.control import REJECTED
 from penstock.domains.outbox.held_reason import AWAITS_APPROVAL, SUSPENDED
 from penstock.domains.outbox.lanes import LANE, OWNER
@@ -30,13 +30,15 @@ LOOK_EVERY = timedelta(seconds=2)  # A person who approved does not notice it.
 _Next = Literal["release", "reject", "wait"]
 
 
-async def apply_decision(db: Connection, participant_id: str, *, who: str) -> None:
+async def apply_decision(
+    db: Connection, participant_id: str, *, archive: Archive, who: str
+) -> None:
     """Apply a decision to the head of a participant, in the transaction that writes it."""
-    if not await _look(db, participant_id, who=who):
+    if not await _look(db, participant_id, archive=archive, who=who):
         await db.execute(NOTE_RECHECK, participant_id)
 
 
-async def recheck_one(db: Connection) -> bool:
+async def recheck_one(db: Connection, *, archive: Archive) -> bool:
     """Look at one participant that was noted; return whether there was one."""
     async with db.transaction():
         participant_id = await db.fetchval(LOCK_RECHECK, LANE)
@@ -44,7 +46,7 @@ async def recheck_one(db: Connection) -> bool:
             return False
         # Asked again behind the lock: the decision may be newer than the first answer.
         if not await db.fetchval(IS_IN_FLIGHT, LANE, participant_id):
-            await _look(db, participant_id, who=OWNER)
+            await _look(db, participant_id, archive=archive, who=OWNER)
             await db.execute(END_RECHECK, participant_id)
     return True
 
@@ -54,18 +56,19 @@ class Recheck:
     """The service that looks at noted participants."""
 
     pool: Pool
+    archive: Archive
 
     async def run(self, stop: asyncio.Event) -> None:
         """Look at what was noted until `stop` is set."""
         while not stop.is_set():
             async with self.pool.acquire(timeout=ACQUIRE_TIMEOUT.total_seconds()) as db:
-                while not stop.is_set() and await recheck_one(db):
+                while not stop.is_set() and await recheck_one(db, archive=self.archive):
                     pass
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), LOOK_EVERY.total_seconds())
 
 
-async def _look(db: Connection, participant_id: str, *, who: str) -> bool:
+async def _look(db: Connection, participant_id: str, *, archive: Archive, who: str) -> bool:
     """Release or end the held head if that was decided; return whether it was changed."""
     row = await db.fetchrow(READ_HELD_HEAD, LANE, participant_id)
     if row is None:
@@ -77,7 +80,7 @@ async def _look(db: Connection, participant_id: str, *, who: str) -> bool:
     elif following == "reject":
         reason = f"rejected: {row['decision_reason']}"[:1_000]
         await resolve(db, row["item_id"], "dead", who=who, reason=reason, owner=OWNER)
-        await write_event(
+        await archive.write(
             db,
             row["outbox_id"],
             "FAILED",

@@ -83,7 +83,7 @@ def build(
         services=[
             Service(name="outbox.simulator", run=simulator.run),
             Service(name="outbox.reconcile", run=reconciler.run),
-            Service(name="outbox.recheck", run=Recheck(pool=resources.pool).run),
+            Service(name="outbox.recheck", run=Recheck(pool=resources.pool, archive=archive).run),
             Service(name="outbox.seal", run=Sealer(resources.pool).run),
             Service(name="outbox.retain", run=_retainer(resources).run),
         ],
@@ -92,7 +92,7 @@ def build(
             *results.endpoints(
                 results.ResultApi(results=reported, resolver=resolver, clock=resources.clock)
             ),
-            *control.ENDPOINTS,
+            *control.endpoints(control.ControlApi(archive=archive)),
             *rails.endpoints(rails.RailsApi(vault=resources.vault, simulator=simulator)),
         ],
         apis=[Outbox(pool=resources.pool)],

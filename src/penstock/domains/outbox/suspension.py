@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
+from penstock.domains.outbox.archive import Archive
 from penstock.domains.outbox.errors import UnknownSuspension
 from penstock.domains.outbox.operate import skip
 from penstock.domains.outbox.recheck import apply_decision
@@ -59,7 +60,9 @@ async def suspend(db: Connection, participant_id: str, *, who: str, reason: str)
     return Suspension(**dict(row.items()))
 
 
-async def resume(db: Connection, participant_id: str, *, who: str, reason: str) -> None:
+async def resume(
+    db: Connection, participant_id: str, *, archive: Archive, who: str, reason: str
+) -> None:
     """Let the participant's instructions leave again in their order; raises UnknownSuspension.
 
     A failed instruction that suspended it is passed over, and the gap is recorded.
@@ -74,13 +77,15 @@ async def resume(db: Connection, participant_id: str, *, who: str, reason: str) 
             before={"reason": row["reason"]}, after={"reason": reason},
         )  # fmt: skip
         if row["outbox_id"] is not None:
-            await _pass_over(db, row["outbox_id"], who=who, reason=reason)
-        await apply_decision(db, participant_id, who=who)
+            await _pass_over(db, row["outbox_id"], archive=archive, who=who, reason=reason)
+        await apply_decision(db, participant_id, archive=archive, who=who)
 
 
-async def _pass_over(db: Connection, outbox_id: UUID, *, who: str, reason: str) -> None:
+async def _pass_over(
+    db: Connection, outbox_id: UUID, *, archive: Archive, who: str, reason: str
+) -> None:
     try:
-        await skip(db, outbox_id, who=who, reason=reason)
+        await skip(db, outbox_id, archive=archive, who=who, reason=reason)
     except StateConflict:
         # An operator has released or skipped it meanwhile: it is no failed head any more.
         return

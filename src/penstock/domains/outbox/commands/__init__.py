@@ -1,5 +1,5 @@
 """The command group `outbox`."""
 
-from penstock.domains.outbox.commands.group import outbox
+from penstock.domains.outbox.commands.group import outbox_group
 
-__all__ = ["outbox"]
+__all__ = ["outbox_group"]

@@ -14,6 +14,8 @@ from penstock.console.values import LIMIT
 from penstock.domains.outbox.approval import Approval, list_waiting
 from penstock.domains.outbox.approval import approve as approve_one
 from penstock.domains.outbox.approval import reject as reject_one
+from penstock.domains.outbox.archive import Archive
+from penstock.domains.outbox.commands.announcing import find_archive
 from penstock.kernel.api_keys import authenticate
 from penstock.kernel.errors import Forbidden
 from penstock.postgres.pool import Connection
@@ -21,7 +23,7 @@ from penstock.postgres.pool import Connection
 
 class _Decide(Protocol):
     def __call__(
-        self, db: Connection, outbox_id: UUID, *, who: str, reason: str
+        self, db: Connection, outbox_id: UUID, *, archive: Archive, who: str, reason: str
     ) -> Awaitable[Approval]: ...
 
 
@@ -83,11 +85,13 @@ def _decide(
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
+    archive = find_archive()
+
     async def run(db: Connection) -> Approval:
         # Access to the database is not enough: a decision is made by the person who has the key.
         person = await authenticate(db, key)
         if not person.allows("approve"):
             raise Forbidden("approve")
-        return await decide(db, outbox_id, who=person.caller, reason=reason)
+        return await decide(db, outbox_id, archive=archive, who=person.caller, reason=reason)
 
     print_record(asdict(ask(data_dir, run)), as_json=as_json)

@@ -13,6 +13,7 @@ from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.output import confirm, json_option, print_record, print_rows
 from penstock.console.values import LIMIT, parse_when
 from penstock.domains.outbox import operate, suspension, switch
+from penstock.domains.outbox.commands.announcing import find_archive
 from penstock.domains.outbox.decide_many import Filter, Verb, count_many, decide_page
 from penstock.domains.outbox.gap import list_gaps
 from penstock.domains.outbox.scope import Scope
@@ -111,7 +112,8 @@ def suspend(*, participant_id: str, reason: str, data_dir: Path | None) -> None:
 @data_dir_option
 def resume(*, participant_id: str, reason: str, data_dir: Path | None) -> None:
     """Resume a participant; a failed instruction that suspended it is passed over."""
-    ask(data_dir, lambda db: suspension.resume(db, participant_id, who=operator(), reason=reason))
+    decide = partial(suspension.resume, archive=find_archive(), who=operator(), reason=reason)
+    ask(data_dir, lambda db: decide(db, participant_id))
     click.echo(f"{participant_id} is resumed", err=True)
 
 
@@ -170,7 +172,8 @@ def release(*, outbox_id: UUID | None, **given: Any) -> None:
 @data_dir_option
 def skip(*, outbox_id: UUID, reason: str, data_dir: Path | None) -> None:
     """End the head of a participant as failed, so that the next one leaves; a gap is recorded."""
-    ask(data_dir, lambda db: operate.skip(db, outbox_id, who=operator(), reason=reason))
+    decide = partial(operate.skip, archive=find_archive(), who=operator(), reason=reason)
+    ask(data_dir, lambda db: decide(db, outbox_id))
     click.echo(f"{outbox_id} is skipped", err=True)
 
 
@@ -212,7 +215,7 @@ def _decide(
     if outbox_id is not None:
         if dry_run or any(each is not None for each in chosen.values()):
             raise click.UsageError("a filter and --dry-run are only for --many")
-        one = operate.hold if verb == "hold" else operate.release
+        one = operate.hold if verb == "hold" else partial(operate.release, archive=find_archive())
         ask(data_dir, lambda db: one(db, outbox_id, who=operator(), reason=reason))
         print_record({"outbox_id": outbox_id, "decided": verb}, as_json=as_json)
         return

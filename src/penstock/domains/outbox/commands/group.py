@@ -3,21 +3,13 @@
 import click
 
 from penstock.domains.outbox.commands import approval, control, limits
+from penstock.domains.outbox.commands.announcing import MakeArchive
 from penstock.domains.outbox.commands.instructions import list_, send, show
 from penstock.domains.outbox.commands.rails import code, rail
 from penstock.domains.outbox.commands.resolve import resolve
 from penstock.domains.outbox.commands.verify import verify
 
-
-@click.group()
-def outbox() -> None:
-    """Send payment instructions, show what became of them, and decide about doubtful ones.
-
-    JSON output has the field names of the REST API.
-    """
-
-
-for verb in (
+VERBS = (
     send,
     show,
     list_,
@@ -28,5 +20,21 @@ for verb in (
     rail,
     code,
     verify,
-):
-    outbox.add_command(verb)
+)
+
+
+def outbox_group(make_archive: MakeArchive) -> click.Group:
+    """Return the group; its verbs find `make_archive` as the context's object."""
+
+    @click.group(name="outbox")
+    @click.pass_context
+    def outbox(context: click.Context) -> None:
+        """Send payment instructions, show what became of them, and decide about doubtful ones.
+
+        JSON output has the field names of the REST API.
+        """
+        context.obj = make_archive
+
+    for verb in VERBS:
+        outbox.add_command(verb)
+    return outbox

@@ -5,12 +5,10 @@ from uuid import UUID
 
 import click
 
-from penstock.base.log import get_logger
 from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.output import confirm, json_option, print_record
 from penstock.console.values import parse_when
-from penstock.domains.outbox.archive import Archive
-from penstock.domains.outbox.event import announce_nothing
+from penstock.domains.outbox.commands.announcing import find_archive
 from penstock.domains.outbox.resolve import (
     Decision,
     Resolution,
@@ -62,7 +60,7 @@ def resolve(  # noqa: PLR0913  One argument per option.
     if (outbox_id is None) != is_all:
         raise click.UsageError("give either an ID or --all")
     decision = Decision(resolution=resolution, who=operator(), reason=reason, reference=reference)
-    resolver = Resolver(archive=Archive(log=get_logger(), announce=announce_nothing))
+    resolver = Resolver(archive=find_archive())
     if outbox_id is not None:
         if dry_run or rail_type or participant or before:
             raise click.UsageError("--dry-run and the filters are only for --all")

@@ -1,5 +1,7 @@
 """Control and decisions over REST: switches, suspensions, limits, calendars, approvals, gaps."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
@@ -15,6 +17,7 @@ from penstock.domains.outbox import (
     switch,
 )
 from penstock.domains.outbox import control_wire as wire
+from penstock.domains.outbox.archive import Archive
 from penstock.domains.outbox.decide_many import Filter, Verb, count_many, decide_page
 from penstock.domains.outbox.subject import read_subject
 from penstock.kernel.inspect import read_item
@@ -25,24 +28,51 @@ from penstock.postgres.pool import Connection
 # -------------------------------------------------------------------------------- decisions
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlApi:
+    """The decisions that may archive something."""
+
+    archive: Archive
+
+    async def release(self, call: Call[wire.OutboxRef, wire.Decided]) -> wire.InstructionState:
+        """Try a held or failed instruction again."""
+        decide = partial(operate.release, archive=self.archive, who=call.who)
+        async with call.connection() as db:
+            await decide(db, call.parameters.outbox_id, reason=call.body.reason)
+            return await _state(db, call.parameters)
+
+    async def skip(self, call: Call[wire.OutboxRef, wire.Decided]) -> wire.InstructionState:
+        """Pass an instruction over."""
+        decide = partial(operate.skip, archive=self.archive, who=call.who)
+        async with call.connection() as db:
+            await decide(db, call.parameters.outbox_id, reason=call.body.reason)
+            return await _state(db, call.parameters)
+
+    async def approve(self, call: Call[wire.OutboxRef, wire.Decided]) -> wire.Approval:
+        """Approve an instruction."""
+        decide = partial(approval.approve, archive=self.archive, who=call.who)
+        async with call.connection() as db:
+            made = await decide(db, call.parameters.outbox_id, reason=call.body.reason)
+        return wire.to_wire_approval(made)
+
+    async def reject(self, call: Call[wire.OutboxRef, wire.Decided]) -> wire.Approval:
+        """Reject an instruction."""
+        decide = partial(approval.reject, archive=self.archive, who=call.who)
+        async with call.connection() as db:
+            made = await decide(db, call.parameters.outbox_id, reason=call.body.reason)
+        return wire.to_wire_approval(made)
+
+    async def resume(self, call: Call[wire.ParticipantRef, wire.Decided]) -> None:
+        """Resume a participant."""
+        decide = partial(suspension.resume, archive=self.archive, who=call.who)
+        async with call.connection() as db:
+            await decide(db, call.parameters.participant_id, reason=call.body.reason)
+
+
 async def hold(call: Call[wire.OutboxRef, wire.Decided]) -> wire.InstructionState:
     """Hold the head of a participant."""
     async with call.connection() as db:
         await operate.hold(db, call.parameters.outbox_id, who=call.who, reason=call.body.reason)
-        return await _state(db, call.parameters)
-
-
-async def release(call: Call[wire.OutboxRef, wire.Decided]) -> wire.InstructionState:
-    """Try a held or failed instruction again."""
-    async with call.connection() as db:
-        await operate.release(db, call.parameters.outbox_id, who=call.who, reason=call.body.reason)
-        return await _state(db, call.parameters)
-
-
-async def skip(call: Call[wire.OutboxRef, wire.Decided]) -> wire.InstructionState:
-    """Pass an instruction over."""
-    async with call.connection() as db:
-        await operate.skip(db, call.parameters.outbox_id, who=call.who, reason=call.body.reason)
         return await _state(db, call.parameters)
 
 
@@ -54,20 +84,6 @@ async def hold_many(call: Call[NoParameters, wire.DecisionOnMany]) -> wire.Decid
 async def release_many(call: Call[NoParameters, wire.DecisionOnMany]) -> wire.DecidedMany:
     """Try all held instructions that match again."""
     return await _decide_many(call, "release")
-
-
-async def approve(call: Call[wire.OutboxRef, wire.Decided]) -> wire.Approval:
-    """Approve an instruction."""
-    async with call.connection() as db:
-        decide = partial(approval.approve, who=call.who, reason=call.body.reason)
-        return wire.to_wire_approval(await decide(db, call.parameters.outbox_id))
-
-
-async def reject(call: Call[wire.OutboxRef, wire.Decided]) -> wire.Approval:
-    """Reject an instruction."""
-    async with call.connection() as db:
-        decide = partial(approval.reject, who=call.who, reason=call.body.reason)
-        return wire.to_wire_approval(await decide(db, call.parameters.outbox_id))
 
 
 async def list_waiting(call: Call[wire.PageQuery, None]) -> wire.WaitingPage:
@@ -142,14 +158,6 @@ async def suspend(call: Call[wire.ParticipantRef, wire.Decided]) -> wire.Suspens
     return wire.to_wire_suspension(made)
 
 
-async def resume(call: Call[wire.ParticipantRef, wire.Decided]) -> None:
-    """Resume a participant."""
-    async with call.connection() as db:
-        await suspension.resume(
-            db, call.parameters.participant_id, who=call.who, reason=call.body.reason
-        )
-
-
 async def list_failure_policies(call: Call[NoParameters, None]) -> wire.FailurePolicies:
     """Show what failed instructions do."""
     async with call.connection() as db:
@@ -218,94 +226,97 @@ async def remove_calendar(call: Call[wire.RailRef, None]) -> None:
         await cut_off.remove_calendar(db, call.parameters.rail_type, who=call.who)
 
 
-ENDPOINTS: tuple[Endpoint, ...] = (
-    endpoint(
-        "POST", "/outbox/instructions/hold", hold_many, scope="admin",
-        summary="Hold the waiting heads that match, or count them",
-    ),
-    endpoint(
-        "POST", "/outbox/instructions/release", release_many, scope="admin",
-        summary="Try the held instructions that match again, or count them",
-    ),
-    endpoint(
-        "POST", "/outbox/instructions/{outbox_id}/hold", hold, scope="admin",
-        summary="Hold the head of a participant; its followers wait",
-    ),
-    endpoint(
-        "POST", "/outbox/instructions/{outbox_id}/release", release, scope="admin",
-        summary="Try a held instruction again, or a failed one that blocks its participant",
-    ),
-    endpoint(
-        "POST", "/outbox/instructions/{outbox_id}/skip", skip, scope="admin",
-        summary="End the head of a participant as failed, so that the next one leaves",
-    ),
-    endpoint(
-        "POST", "/outbox/instructions/{outbox_id}/approve", approve, scope="approve",
-        summary="Approve an instruction that waits for a second person",
-    ),
-    endpoint(
-        "POST", "/outbox/instructions/{outbox_id}/reject", reject, scope="approve",
-        summary="Reject an instruction that waits for a second person; it fails",
-    ),
-    endpoint(
-        "GET", "/outbox/approvals", list_waiting, scope="read",
-        summary="List instructions that wait for a second person",
-    ),
-    endpoint(
-        "GET", "/outbox/gaps", list_gaps, scope="read",
-        summary="List instructions that operators passed over",
-    ),
-    endpoint(
-        "GET", "/outbox/switches", list_switches, scope="read", summary="List what is stopped",
-    ),
-    endpoint(
-        "POST", "/outbox/switches/stop", stop, scope="admin",
-        summary="Stop everything, a rail or a participant, for the next call",
-    ),
-    endpoint(
-        "POST", "/outbox/switches/start", start, scope="admin", statuses=(204,),
-        summary="Start again what was stopped",
-    ),
-    endpoint(
-        "GET", "/outbox/suspensions", list_suspensions, scope="read",
-        summary="List suspended participants",
-    ),
-    endpoint(
-        "POST", "/outbox/participants/{participant_id}/suspend", suspend, scope="admin",
-        summary="Suspend a participant",
-    ),
-    endpoint(
-        "POST", "/outbox/participants/{participant_id}/resume", resume, scope="admin",
-        statuses=(204,), summary="Resume a participant; what was held leaves in its order",
-    ),
-    endpoint(
-        "GET", "/outbox/failure-policies", list_failure_policies, scope="read",
-        summary="List what a failed instruction does to its participant",
-    ),
-    endpoint(
-        "PUT", "/outbox/failure-policies", put_failure_policy, scope="admin",
-        summary="Set what a failed instruction does: block or suspend",
-    ),
-    endpoint(
-        "GET", "/outbox/limits", list_limits, scope="read", summary="List the limits of amounts",
-    ),
-    endpoint(
-        "PUT", "/outbox/limits", put_limits, scope="admin",
-        summary="Set limits in one currency; without any number they are removed",
-    ),
-    endpoint(
-        "GET", "/outbox/calendars", list_calendars, scope="read",
-        summary="List when rails are open",
-    ),
-    endpoint(
-        "PUT", "/outbox/calendars", put_calendar, scope="admin",
-        summary="Set when a rail is open",
-    ),
-    endpoint(
-        "DELETE", "/outbox/calendars/{rail_type}", remove_calendar, scope="admin",
-        statuses=(204,), summary="Remove the calendar of a rail: it is always open",
-    ),
-)  # fmt: skip
+def endpoints(api: ControlApi) -> Sequence[Endpoint]:
+    """Return the endpoints of control and decisions."""
+    return (
+        endpoint(
+            "POST", "/outbox/instructions/hold", hold_many, scope="admin",
+            summary="Hold the waiting heads that match, or count them",
+        ),
+        endpoint(
+            "POST", "/outbox/instructions/release", release_many, scope="admin",
+            summary="Try the held instructions that match again, or count them",
+        ),
+        endpoint(
+            "POST", "/outbox/instructions/{outbox_id}/hold", hold, scope="admin",
+            summary="Hold the head of a participant; its followers wait",
+        ),
+        endpoint(
+            "POST", "/outbox/instructions/{outbox_id}/release", api.release, scope="admin",
+            summary="Try a held instruction again, or a failed one that blocks its participant",
+        ),
+        endpoint(
+            "POST", "/outbox/instructions/{outbox_id}/skip", api.skip, scope="admin",
+            summary="End the head of a participant as failed, so that the next one leaves",
+        ),
+        endpoint(
+            "POST", "/outbox/instructions/{outbox_id}/approve", api.approve, scope="approve",
+            summary="Approve an instruction that waits for a second person",
+        ),
+        endpoint(
+            "POST", "/outbox/instructions/{outbox_id}/reject", api.reject, scope="approve",
+            summary="Reject an instruction that waits for a second person; it fails",
+        ),
+        endpoint(
+            "GET", "/outbox/approvals", list_waiting, scope="read",
+            summary="List instructions that wait for a second person",
+        ),
+        endpoint(
+            "GET", "/outbox/gaps", list_gaps, scope="read",
+            summary="List instructions that operators passed over",
+        ),
+        endpoint(
+            "GET", "/outbox/switches", list_switches, scope="read", summary="List what is stopped",
+        ),
+        endpoint(
+            "POST", "/outbox/switches/stop", stop, scope="admin",
+            summary="Stop everything, a rail or a participant, for the next call",
+        ),
+        endpoint(
+            "POST", "/outbox/switches/start", start, scope="admin", statuses=(204,),
+            summary="Start again what was stopped",
+        ),
+        endpoint(
+            "GET", "/outbox/suspensions", list_suspensions, scope="read",
+            summary="List suspended participants",
+        ),
+        endpoint(
+            "POST", "/outbox/participants/{participant_id}/suspend", suspend, scope="admin",
+            summary="Suspend a participant",
+        ),
+        endpoint(
+            "POST", "/outbox/participants/{participant_id}/resume", api.resume, scope="admin",
+            statuses=(204,), summary="Resume a participant; what was held leaves in its order",
+        ),
+        endpoint(
+            "GET", "/outbox/failure-policies", list_failure_policies, scope="read",
+            summary="List what a failed instruction does to its participant",
+        ),
+        endpoint(
+            "PUT", "/outbox/failure-policies", put_failure_policy, scope="admin",
+            summary="Set what a failed instruction does: block or suspend",
+        ),
+        endpoint(
+            "GET", "/outbox/limits", list_limits, scope="read",
+            summary="List the limits of amounts",
+        ),
+        endpoint(
+            "PUT", "/outbox/limits", put_limits, scope="admin",
+            summary="Set limits in one currency; without any number they are removed",
+        ),
+        endpoint(
+            "GET", "/outbox/calendars", list_calendars, scope="read",
+            summary="List when rails are open",
+        ),
+        endpoint(
+            "PUT", "/outbox/calendars", put_calendar, scope="admin",
+            summary="Set when a rail is open",
+        ),
+        endpoint(
+            "DELETE", "/outbox/calendars/{rail_type}", remove_calendar, scope="admin",
+            statuses=(204,), summary="Remove the calendar of a rail: it is always open",
+        ),
+    )  # fmt: skip
 
 
 async def _state(db: Connection, which: wire.OutboxRef) -> wire.InstructionState:

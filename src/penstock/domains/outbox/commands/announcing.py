@@ -1,0 +1,16 @@
+"""How a verb archives and announces: the group passes on what makes the archive."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import click
+
+from penstock.domains.outbox.archive import Archive
+
+MakeArchive: TypeAlias = Callable[[], Archive]
+
+
+def find_archive() -> Archive:
+    """Return the archive that the composition made for commands."""
+    make_archive: MakeArchive = click.get_current_context().obj
+    return make_archive()
