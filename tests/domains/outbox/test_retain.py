@@ -1,6 +1,6 @@
 """The archive by month: partitions ahead of time, and months that are dropped with their seals."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import LiteralString
 from uuid import UUID, uuid4
 
@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from penstock.base.log import get_logger
 from penstock.domains.outbox.lanes import LANE, POLICY
 from penstock.domains.outbox.retain import (
+    DAYS_KEPT,
     ArchiveRetainer,
     drop_month,
     list_months,
@@ -231,3 +232,20 @@ async def test_a_long_reader_delays_retention_and_nothing_else(db: Pool) -> None
 
     assert [line["event"] for line in lines] == ["archive.delayed"]
     assert await count(db) == 1
+
+
+async def test_sums_of_days_that_no_limit_looks_at_are_removed(db: Pool) -> None:
+    """One row for each instruction and each day of a participant would fill the disk for ever."""
+    for days in (0, DAYS_KEPT, DAYS_KEPT + 1):
+        day = (FEB - timedelta(days=days)).date()
+        await db.execute("INSERT INTO penstock.outbox_charge VALUES ($1, $2)", uuid4(), day)
+        await db.execute(
+            "INSERT INTO penstock.outbox_day_total VALUES ('shop', 'EUR', $1, 5, 10)", day
+        )
+
+    await ArchiveRetainer(pool=db, log=get_logger()).retain(now=FEB)
+
+    kept = [(FEB - timedelta(days=DAYS_KEPT)).date(), FEB.date()]
+    for table in ("outbox_charge", "outbox_day_total"):
+        rows = await db.fetch(f"SELECT day FROM penstock.{table} ORDER BY day")
+        assert [row["day"] for row in rows] == kept

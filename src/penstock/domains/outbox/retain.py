@@ -1,5 +1,5 @@
 """Partitions of the archive by month: created ahead, and dropped if the setting limits how many
-are kept. Only the database's clock counts.
+are kept. Sums of old days are removed. Only the database's clock counts.
 """
 
 import asyncio
@@ -16,8 +16,10 @@ from penstock.postgres.statement import statement
 OPEN_OUTBOX_MONTHS = statement(__package__, "open_outbox_months.sql")
 LIST_OUTBOX_MONTHS = statement(__package__, "list_outbox_months.sql")
 DROP_OUTBOX_MONTH = statement(__package__, "drop_outbox_month.sql")
+DROP_DAYS = statement(__package__, "drop_days.sql")
 
 MONTHS_AHEAD = 2  # A month in which no worker runs leaves no gap.
+DAYS_KEPT = 35  # A month to look at sums. What is tried again later is counted on that day instead.
 RETAIN_EVERY = timedelta(hours=1)
 LONG_READER = "a long transaction reads the archive"
 MUST_STAY = "a row is not sealed, or its instruction is not finished"
@@ -25,7 +27,10 @@ MUST_STAY = "a row is not sealed, or its instruction is not finished"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveRetainer:
-    """The service that opens months and drops those that ended more than `months_kept` ago."""
+    """The service that opens months and drops those that ended more than `months_kept` ago.
+
+    It also removes the sums of days that no limit looks at any more.
+    """
 
     pool: Pool
     log: Logger
@@ -41,6 +46,7 @@ class ArchiveRetainer:
 
     async def retain(self, *, now: datetime | None = None) -> None:
         """Open the next months, then drop old ones; what a long reader blocks, comes later."""
+        await drop_days(self.pool, now=now)
         try:
             await open_months(self.pool, now=now)
             if self.months_kept is not None:
@@ -72,3 +78,8 @@ async def list_months(pool: Pool, *, months_kept: int, now: datetime | None = No
 async def drop_month(pool: Pool, month: date) -> int | None:
     """Remove a month with all its rows and return how many; None if it has to stay."""
     return await pool.fetchval(DROP_OUTBOX_MONTH, month)
+
+
+async def drop_days(pool: Pool, *, now: datetime | None = None) -> int:
+    """Remove the sums of days that ended more than DAYS_KEPT ago; return how many."""
+    return await pool.fetchval(DROP_DAYS, now, DAYS_KEPT)

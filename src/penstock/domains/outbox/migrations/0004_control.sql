@@ -68,6 +68,8 @@ CREATE TABLE penstock.outbox_charge (
     outbox_id uuid PRIMARY KEY,
     day date NOT NULL
 );
+-- For retention. Rows come in the order of their days, so that an insert costs next to nothing here.
+CREATE INDEX outbox_charge_by_day ON penstock.outbox_charge USING brin (day);
 
 -- When a rail is open, as the shared calendar writes it.
 CREATE TABLE penstock.outbox_calendar (
