@@ -16,7 +16,7 @@ from penstock.base.errors import InvalidInput
 from penstock.domains.outbox.enqueue import AcceptedInstruction, Outbox
 from penstock.domains.outbox.errors import InstructionConflict
 from penstock.kernel.errors import LaneIsOwned
-from penstock.kernel.item import Dead, Done
+from penstock.kernel.item import Dead, Done, Retry
 from penstock.kernel.operate import retry
 from penstock.postgres.pool import connect
 from tests.domains.outbox.scene import Scene, a_body, a_payload, an_instruction, body_of
@@ -258,6 +258,22 @@ async def test_instructions_are_listed_by_filter_and_by_page(scene: Scene) -> No
     assert await listed(state="PENDING") == ["i-4", "i-2"]
     assert await listed(until="2020-01-01T00:00:00Z") == []
     assert await scene.state(sent[0]) == "FAILED"
+
+
+@pytest.mark.parametrize("state", ["RETRYABLE", "ZOMBIE_REQUEUE"])
+async def test_a_state_that_only_an_attempt_has_is_refused_as_a_filter(
+    scene: Scene, state: str
+) -> None:
+    """An empty page would say that no instruction waits for its next attempt."""
+    scene.outcomes.append(Retry("busy"))
+    outbox_id = await scene.send()
+    await scene.run()
+
+    refused = await scene.client.get("/outbox/instructions", params={"state": state})
+
+    assert refused.status_code == 400
+    assert "RETRYABLE" in await scene.states(outbox_id)
+    assert await scene.state(outbox_id) == "PENDING"
 
 
 async def test_an_unknown_instruction_is_not_found(scene: Scene) -> None:

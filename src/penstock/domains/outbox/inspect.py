@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.base.errors import InvalidInput
 from penstock.domains.outbox.errors import UnknownInstruction
-from penstock.domains.outbox.instruction import State
+from penstock.domains.outbox.instruction import AttemptState, State
 from penstock.kernel.enqueue import check_instant
 from penstock.kernel.inspect import ID_MAX
 from penstock.postgres.pool import Queries, Row
@@ -80,7 +80,7 @@ class AttemptView:
 
     attempt_id: UUID
     attempt_no: int
-    state: State
+    state: AttemptState
     claimed_at: datetime
     completed_at: datetime | None
     rail_reference: str | None

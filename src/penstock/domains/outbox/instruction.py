@@ -8,9 +8,11 @@ from uuid import UUID
 import msgspec
 
 # `PENDING` waits, `DISPATCHING` is in flight, `UNKNOWN` may have been paid. A rail that settles
-# later moves `DISPATCHED` to `SETTLED` or `RETURNED`. An archive row has any of these but PENDING.
-State = Literal[
-    "PENDING",
+# later moves `DISPATCHED` to `SETTLED` or `RETURNED`.
+State = Literal["PENDING", "DISPATCHING", "DISPATCHED", "UNKNOWN", "FAILED", "SETTLED", "RETURNED"]
+
+# What a row about an attempt says. An instruction is `PENDING` after the two that it has not.
+AttemptState = Literal[
     "DISPATCHING",
     "DISPATCHED",
     "RETRYABLE",

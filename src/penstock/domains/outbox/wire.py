@@ -8,7 +8,7 @@ from msgspec import Meta, Struct, field
 
 from penstock.contract.paging import Limit
 from penstock.domains.outbox import enqueue, inspect
-from penstock.domains.outbox.instruction import State
+from penstock.domains.outbox.instruction import AttemptState, State
 
 BATCH_MAX = 1_000
 
@@ -110,7 +110,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
     attempt_id: UUID
     attempt_no: int
-    state: State
+    state: AttemptState
     claimed_at: Instant
     completed_at: Instant | None
     rail_reference: str | None
