@@ -14,6 +14,7 @@ from penstock.domains.outbox.money import (
     exponent_of,
     read_money,
 )
+from penstock.postgres.pool import Pool
 
 
 def refused_field(payload: dict[str, object]) -> str:
@@ -100,3 +101,15 @@ def test_text_and_minor_units_are_the_same_amount(minor: int, code: str) -> None
     assert money.minor == minor
     assert read_money({"amount": money.text, "currency": code}) == money
     assert isinstance(money, InstructedAmount)
+
+
+async def test_the_database_knows_the_exponents_of_all_currencies(db: Pool) -> None:
+    """If one of them takes cents for units, a payment is a hundred times too large."""
+    rows = await db.fetch(
+        "SELECT code, penstock.currency_unit(code) AS unit FROM unnest($1::text[]) AS code",
+        list(currencies()),
+    )
+
+    assert {row["code"]: row["unit"] for row in rows} == {
+        code: Decimal(1).scaleb(-exponent) for code, exponent in currencies().items()
+    }

@@ -15,6 +15,7 @@ ROOM_WAIT = timedelta(milliseconds=50)
 class RailConcurrency:
     """Counts the calls of each rail; the maximum is given with each call, as rows change."""
 
+    wait: timedelta = ROOM_WAIT
     _running: Counter[str] = field(default_factory=Counter[str])
     _waiting: dict[str, deque[asyncio.Future[None]]] = field(
         default_factory=lambda: defaultdict(deque)
@@ -28,14 +29,14 @@ class RailConcurrency:
         return True
 
     async def enter(self, rail_type: str, *, at_most: int) -> bool:
-        """Take a place, at once or within ROOM_WAIT; False if there is none."""
+        """Take a place, at once or within `wait`; False if there is none."""
         if self.enter_now(rail_type, at_most=at_most):
             return True
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[rail_type].append(place)
         try:
             with suppress(TimeoutError):
-                async with asyncio.timeout(ROOM_WAIT.total_seconds()):
+                async with asyncio.timeout(self.wait.total_seconds()):
                     await asyncio.shield(place)
         except asyncio.CancelledError:
             if place.done():

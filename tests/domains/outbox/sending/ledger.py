@@ -55,6 +55,8 @@ class Ledger:
     calls: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     amount: str | None = None  # Replaces the amount in answers.
     is_silent: bool = False  # Queries get no answer.
+    running: int = 0  # Sends that have no reply yet, and the most of them at once.
+    most_at_once: int = 0
     called: asyncio.Event = field(default_factory=asyncio.Event)
     resume: asyncio.Event = field(default_factory=asyncio.Event)
     port: int = 0
@@ -90,6 +92,14 @@ class Ledger:
         writer.close()
 
     async def _send(self, key: str, body: dict[str, str]) -> dict[str, Any] | None:
+        self.running += 1
+        self.most_at_once = max(self.most_at_once, self.running)
+        try:
+            return await self._book(key, body)
+        finally:
+            self.running -= 1
+
+    async def _book(self, key: str, body: dict[str, str]) -> dict[str, Any] | None:
         self.calls.append(("send", key))
         self.called.set()
         order = self.orders.pop(0) if self.orders else "pay"
@@ -181,13 +191,14 @@ class OneRail:
 def loaded(
     port: int,
     *,
+    rail_type: str = "loopback",
     timeout: timedelta = timedelta(seconds=30),
     concurrency_max: int = 50,
     **properties: Any,
 ) -> LoadedRail:
-    """Return the rail `loopback` of a ledger on this port."""
+    """Return a rail of a ledger on this port."""
     return LoadedRail(
-        rail_type="loopback",
+        rail_type=rail_type,
         rail=LoopbackRail(port=port, properties=RailProperties(**properties)),
         codes=CODES,
         timeout=timeout,

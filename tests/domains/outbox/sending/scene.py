@@ -246,9 +246,12 @@ def domain(make: Any) -> Domain:
 
 
 @asynccontextmanager
-async def opened_outbox(dsn: str, clock: FakeClock, rail: LoadedRail) -> AsyncGenerator[Outbox]:
+async def opened_outbox(
+    dsn: str, clock: FakeClock, rail: LoadedRail | Rails
+) -> AsyncGenerator[Outbox]:
     """Open an app that has this half of the outbox and nothing else; no worker runs."""
-    rails, control = OneRail(rail), Allowing()
+    one = OneRail(rail if isinstance(rail, LoadedRail) else None)
+    rails, control = one if isinstance(rail, LoadedRail) else rail, Allowing()
     events: list[OutboxEvent] = []
     invalid: list[str] = []
     made: list[Reconciler] = []
@@ -269,7 +272,7 @@ async def opened_outbox(dsn: str, clock: FakeClock, rail: LoadedRail) -> AsyncGe
             client=callers.admin,
             stranger=callers.stranger,
             clock=clock,
-            rails=rails,
+            rails=one,
             control=control,
             reconciler=made[0],
             events=events,

@@ -58,6 +58,26 @@ async def test_a_dispatched_instruction_is_settled_or_returned_days_later(
     assert outbox.events[-1].type == f"outbox.{state.lower()}"
 
 
+async def test_a_report_names_its_instruction_by_the_ids_of_the_producer(outbox: Outbox) -> None:
+    """Some rails return what they were given, and no reference of their own."""
+    outbox_id = await dispatched(outbox)
+    await outbox.app.pool.execute(
+        "INSERT INTO penstock.outbox_idempotency"
+        " (instruction_id, idempotency_key, generation, outbox_id, payload_hash)"
+        " SELECT instruction_id, idempotency_key, 1, outbox_id, ''"
+        " FROM penstock.outbox_instruction"
+    )
+
+    other = await report(outbox, instruction_id="i1", idempotency_key="other", status="settled")
+    found = await report(outbox, instruction_id="i1", idempotency_key="i1", status="settled")
+
+    assert other.status_code == 404
+    assert found.json() == {
+        "outbox_id": str(outbox_id), "status": "settled", "outcome": "applied",
+    }  # fmt: skip
+    assert await outbox.states(outbox_id) == ["DISPATCHED", "SETTLED"]
+
+
 async def test_a_repeated_report_changes_nothing(outbox: Outbox) -> None:
     outbox_id = await dispatched(outbox)
 
