@@ -31,6 +31,7 @@ async def scene(dsn: str, clock: FakeClock) -> AsyncGenerator[Scene]:
         yield opened
 
 
+@pytest.mark.covers("E77")
 async def test_an_amount_above_the_threshold_waits_for_a_second_person(scene: Scene) -> None:
     exact, above = await scene.send("a-1", "100"), await scene.send("a-2", "100.01")
     await scene.send("a-3")

@@ -39,6 +39,7 @@ async def scene(dsn: str, clock: FakeClock) -> AsyncGenerator[Scene]:
 # --------------------------------------------------------------------------------- switches
 
 
+@pytest.mark.covers("E77")
 @pytest.mark.parametrize(
     "what",
     [
@@ -199,6 +200,7 @@ async def test_the_policy_of_a_participant_comes_before_that_for_all(scene: Scen
 # ----------------------------------------------------------------------- hold, release, skip
 
 
+@pytest.mark.covers("E77")
 async def test_a_held_head_keeps_its_followers_until_it_is_released(scene: Scene) -> None:
     first, second = await scene.send("a-1"), await scene.send("a-2")
 
@@ -285,6 +287,7 @@ async def test_what_may_have_been_paid_is_not_skipped(scene: Scene, state: str) 
     assert (await scene.clients["ops"].get("/outbox/gaps")).json()["gaps"] == []
 
 
+@pytest.mark.covers("E77")
 async def test_a_failed_head_is_tried_again_in_its_place(scene: Scene) -> None:
     scene.rail.outcomes = [Dead("refused")]
     first, _ = await scene.send("a-1"), await scene.send("a-2")
@@ -518,6 +521,7 @@ def test_a_rail_sends_when_it_is_open_and_before_the_cut_off(
     assert next_send_at(OFFICE, now) == sends_at
 
 
+@pytest.mark.covers("E77")
 async def test_an_instruction_waits_for_its_rail_to_open(scene: Scene) -> None:
     """The clock shows noon of New Year, a bank holiday; the other rail has no calendar."""
     async with scene.app.pool.acquire() as db:

@@ -136,6 +136,13 @@ async def keeping(ledger: Ledger) -> AsyncGenerator[Ledger]:
         yield ledger
 
 
+async def booked(ledger: Ledger, count: int) -> None:
+    """Wait until the ledger has as many bookings."""
+    while len(ledger.bookings) < count:
+        await ledger.called.wait()
+        ledger.called.clear()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopbackRail:
     """The adapter of a ledger."""

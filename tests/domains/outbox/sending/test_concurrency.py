@@ -13,7 +13,7 @@ from penstock.domains.outbox.concurrency import RailConcurrency
 from penstock.domains.outbox.lanes import LANE
 from penstock.domains.outbox.rail import LoadedRail
 from penstock.kernel.lane import set_lane
-from tests.domains.outbox.sending.ledger import Ledger, keeping, loaded
+from tests.domains.outbox.sending.ledger import Ledger, booked, keeping, loaded
 from tests.domains.outbox.sending.scene import Outbox, opened_outbox
 
 AT_MOST = 2
@@ -50,13 +50,6 @@ async def working(outbox: Outbox, *, concurrency: int) -> AsyncGenerator[None]:
         async with asyncio.timeout(60):
             yield
         stop.set()
-
-
-async def booked(ledger: Ledger, count: int) -> None:
-    """Wait until the ledger has as many bookings."""
-    while len(ledger.bookings) < count:
-        await ledger.called.wait()
-        ledger.called.clear()
 
 
 @pytest.fixture
