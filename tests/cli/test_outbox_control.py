@@ -61,6 +61,8 @@ def test_limits_policies_and_calendars_are_set_and_listed(ready: Cli, tmp_path: 
     assert ready("outbox", "calendar", "set", "sepa", str(file)).code == 0
 
     assert answer(ready("outbox", "limit", "list", "--json"))["approval_above"] == "99.50"
+    ready("outbox", "limit", "set", "EUR", "--all", "--approval-above", "10000")
+    assert answer(ready("outbox", "limit", "list", "--json"))["approval_above"] == "10000"
     assert answer(ready("outbox", "policy", "list", "--json"))["policy"] == "suspend"
     listed = answer(ready("outbox", "calendar", "list", "--json"))
     assert listed["calendar"]["cutOff"] == "15:00"

@@ -130,3 +130,21 @@ async def test_a_decision_is_made_also_if_its_event_is_refused(scene: Scene) -> 
     assert (await scene.decide("ops", "skip", first)).status_code == 200
 
     assert await scene.archive(first) == [("FAILED", "SKIPPED")]
+
+
+async def test_amounts_are_shown_without_an_exponent(scene: Scene) -> None:
+    """The database driver returns 20000 as 2E+4, which many programs cannot read."""
+    await scene.limit(approval_above=Decimal(10_000))
+    first = await scene.send("a-1", "20000")
+    await scene.run()
+
+    waiting = (await scene.clients["ann"].get("/outbox/approvals")).json()["waiting"]
+    shown = (await scene.clients["ann"].get(f"/outbox/instructions/{first}")).json()
+    listed = (await scene.clients["ann"].get("/outbox/instructions")).json()["instructions"]
+    await scene.decide("ann", "reject", first)
+
+    assert (await scene.archive(first)) == [("FAILED", "REJECTED")]
+    assert waiting[0]["reason"] == "awaits approval: over 10000 EUR"
+    ((_, event),) = await events(scene)
+    found = [waiting[0], shown["instruction"], listed[0], event]
+    assert [each["amount"] for each in found] == ["20000"] * 4

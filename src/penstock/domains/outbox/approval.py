@@ -18,6 +18,7 @@ from penstock.domains.outbox.errors import (
 )
 from penstock.domains.outbox.held_reason import AWAITS_APPROVAL
 from penstock.domains.outbox.lanes import LANE
+from penstock.domains.outbox.money import plain
 from penstock.domains.outbox.recheck import apply_decision
 from penstock.domains.outbox.subject import Subject, read_subject
 from penstock.kernel.api_keys import is_made_by, key_id_of
@@ -88,7 +89,7 @@ async def reject(
 async def list_waiting(db: Queries, *, after: int = 0, limit: int = 100) -> list[Waiting]:
     """Return a page of what waits; `after` is the last item_id of the page before."""
     rows = await db.fetch(LIST_WAITING, LANE, AWAITS_APPROVAL, after, limit)
-    return [Waiting(**dict(row.items())) for row in rows]
+    return [Waiting(**dict(row.items(), amount=plain(row["amount"]))) for row in rows]
 
 
 async def _decide(

@@ -18,6 +18,7 @@ from penstock.domains.outbox.errors import UnknownInstruction
 from penstock.domains.outbox.event import EVENTS, Announce, OutboxEvent, announce_nothing
 from penstock.domains.outbox.loader import LoadedInstruction, OutboxRef
 from penstock.domains.outbox.lookup import await_settlement
+from penstock.domains.outbox.money import plain
 from penstock.domains.outbox.probe import Probe, pass_by
 from penstock.kernel.item import Dead, Hold, SettledAttempt, Snooze
 from penstock.kernel.settle import to_text
@@ -148,7 +149,7 @@ async def write_event(  # noqa: PLR0913  One argument per column.
         rail_code=rail_code,
         rail_reference=rail_reference,
         error_code=error_code,
-        **dict(row.items()),
+        **dict(row.items(), amount=plain(row["amount"])),
     )
 
 

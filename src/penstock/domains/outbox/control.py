@@ -107,7 +107,7 @@ def _apply_limits(row: Row, instruction: Instruction) -> Verdict:
     amount, currency = instruction.amount, instruction.currency
     is_approved = row["decision"] == "approved"
     if row["amount_max"] is not None and amount > row["amount_max"]:
-        over = f"over the limit of {row['amount_max']} {currency}"
+        over = f"over the limit of {row['amount_max']:f} {currency}"
         if not row["is_tried"]:
             return Stop(Dead(over), "OVER_LIMIT")
         # It may have been paid before the limit was lowered, so it must not fail for that.
@@ -115,9 +115,9 @@ def _apply_limits(row: Row, instruction: Instruction) -> Verdict:
     if is_approved:
         return PROCEED
     if row["approval_above"] is not None and amount > row["approval_above"]:
-        return _await_approval(f"over {row['approval_above']} {currency}")
+        return _await_approval(f"over {row['approval_above']:f} {currency}")
     if not row["is_within_day"]:
-        return _await_approval(f"over {row['day_amount_max']} {currency} on this day")
+        return _await_approval(f"over {row['day_amount_max']:f} {currency} on this day")
     return PROCEED
 
 

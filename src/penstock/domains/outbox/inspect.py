@@ -11,6 +11,7 @@ import msgspec
 from penstock.base.errors import InvalidInput
 from penstock.domains.outbox.errors import UnknownInstruction
 from penstock.domains.outbox.instruction import AttemptState, State
+from penstock.domains.outbox.money import plain
 from penstock.kernel.enqueue import check_instant
 from penstock.kernel.inspect import ID_MAX
 from penstock.postgres.pool import Queries, Row
@@ -113,7 +114,7 @@ async def read_story(db: Queries, outbox_id: UUID) -> Story:
     row = await db.fetchrow(READ_INSTRUCTION, outbox_id)
     if row is None:
         raise UnknownInstruction(str(outbox_id))
-    fields = dict(row.items())
+    fields = dict(row.items(), amount=plain(row["amount"]))
     payload = msgspec.json.decode(fields.pop("payload"), type=dict[str, Any])
     attempts = await db.fetch(LIST_ATTEMPTS, outbox_id)
     return Story(
@@ -164,4 +165,4 @@ def _matches(row: Row, only: InstructionFilter) -> bool:
 
 
 def _to_view(row: Row) -> InstructionView:
-    return InstructionView(**dict(row.items()))
+    return InstructionView(**dict(row.items(), amount=plain(row["amount"])))

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from penstock.base.errors import InvalidInput
+from penstock.domains.outbox.money import plain
 from penstock.domains.outbox.scope import Scope, check_scope
 from penstock.kernel.audit import audit
-from penstock.postgres.pool import Connection, Queries
+from penstock.postgres.pool import Connection, Queries, Row
 from penstock.postgres.statement import statement
 
 PUT_LIMITS = statement(__package__, "put_limits.sql")
@@ -62,7 +63,13 @@ async def put_limits(db: Connection, limits: Limits, *, who: str) -> Limits:
 
 async def list_limits(db: Queries) -> list[Limits]:
     """Return all limits."""
-    return [Limits(**dict(row.items())) for row in await db.fetch(LIST_LIMITS)]
+    return [_to_limits(row) for row in await db.fetch(LIST_LIMITS)]
+
+
+def _to_limits(row: Row) -> Limits:
+    numbers = {field: row[field] for field in AMOUNTS if row[field] is not None}
+    shown = {field: plain(amount) for field, amount in numbers.items()}
+    return Limits(**dict(row.items(), **shown))
 
 
 def _check(limits: Limits) -> None:
@@ -79,4 +86,4 @@ def _check(limits: Limits) -> None:
 def _shown(limits: Limits) -> dict[str, str]:
     """Return the numbers that are set, as text: JSON has no exact ones."""
     numbers = {field: getattr(limits, field) for field in AMOUNTS}
-    return {field: str(amount) for field, amount in numbers.items() if amount is not None}
+    return {field: f"{amount:f}" for field, amount in numbers.items() if amount is not None}

@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.domains.outbox.control import Stop, Verdict
 from penstock.domains.outbox.instruction import Instruction
+from penstock.domains.outbox.money import plain
 from penstock.domains.outbox.past import LateResult, PaidRow, PastCalls
 from penstock.domains.outbox.rail import LoadedRail, Rails
 from penstock.kernel.item import Item
@@ -109,7 +110,7 @@ def _to_instruction(row: Row) -> Instruction:
         idempotency_key=row["idempotency_key"],
         rail_type=row["rail_type"],
         payload=_payload.decode(row["payload"]),
-        amount=row["amount"],
+        amount=plain(row["amount"]),
         currency=row["currency"],
         created_at=row["created_at"],
     )

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from penstock.domains.outbox.event import OutboxEvent
+from penstock.domains.outbox.money import plain
 from penstock.postgres.pool import Connection, Queries
 from penstock.postgres.statement import statement
 
@@ -55,7 +56,7 @@ async def find_unknown(
             participant_id=row["participant_id"],
             sequence_id=row["sequence_id"],
             rail_type=row["rail_type"],
-            amount=row["amount"],
+            amount=plain(row["amount"]),
             currency=row["currency"],
             error_code="LOST",
         )

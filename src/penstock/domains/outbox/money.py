@@ -67,6 +67,11 @@ def exponent_of(currency: str) -> int:
     return currencies()[currency]
 
 
+def plain(amount: Decimal) -> Decimal:
+    """Return the same amount without an exponent: the database driver returns 10000 as 1E+4."""
+    return Decimal(f"{amount:f}")
+
+
 @cache
 def currencies() -> Mapping[str, int]:
     """Return the exponents of all currencies, by code."""
