@@ -25,8 +25,9 @@ LEASE = """
     INSERT INTO penstock.lease
         (token, lane_id, worker, item_ids, attempts, forgiven, claimed_at, expires_at)
     OVERRIDING SYSTEM VALUE
-    SELECT $1, lane_id, 'w', $2, array_fill(1, ARRAY[cardinality($2)]),
-        array_fill(0, ARRAY[cardinality($2)]), $3, $3::timestamptz + interval '1 minute'
+    SELECT $1, lane_id, 'w', $2::bigint[], array_fill(1, ARRAY[cardinality($2::bigint[])]),
+        array_fill(0, ARRAY[cardinality($2::bigint[])]), $3::timestamptz,
+        $3::timestamptz + interval '1 minute'
     FROM penstock.lane WHERE name = $4
 """
 SUSPENSIONS = """
@@ -124,20 +125,3 @@ async def test_unknown_results_are_found_among_those_that_are_held(explainer: Ex
 
     assert ({row["id"] for row in found}, again) == (set(ids), [])
     assert_bounded(explainer, lookup.FIND_UNKNOWN)
-
-
-async def test_due_lookups_are_taken_from_the_end_of_an_index(explainer: Explainer) -> None:
-    """Rails that settle in days have as many lookups as they have open payments."""
-    await explainer.db.execute(LOOKUPS, NOW + timedelta(days=1))
-    ids = [row["item_id"] for row in await heads(explainer)]
-    await explainer.db.execute(
-        "INSERT INTO penstock.outbox_lookup (item_id, attempt, rail_type, purpose, due_at, since)"
-        " SELECT id, 1, 'simulator', 'unknown', $2, now() FROM unnest($1::bigint[]) AS id",
-        ids,
-        NOW,
-    )
-
-    taken = await explainer.fetch(lookup.CLAIM_LOOKUPS, BATCH, timedelta(minutes=1), NOW)
-
-    assert {row["item_id"] for row in taken} == set(ids)
-    assert_bounded(explainer, lookup.CLAIM_LOOKUPS)
