@@ -160,14 +160,17 @@ async def test_nothing_is_paid_twice_or_lost_wherever_a_worker_dies(
 
 @pytest.mark.timeout(300)
 @pytest.mark.covers("E74")
-@pytest.mark.parametrize("promise", ["nothing", "query"])
+@pytest.mark.parametrize(
+    ("label", "promise"),
+    [("before_fence", "nothing"), ("before_fence", "query"), ("before_send", "query")],
+)
 async def test_a_worker_that_was_stopped_past_its_lease_does_not_call(
-    dsn: str, db: Pool, tmp_path: Path, *, promise: str
+    dsn: str, db: Pool, tmp_path: Path, *, label: str, promise: str
 ) -> None:
     """It says late that it made no call; a rail that promises nothing needs no other proof."""
     async with running(dsn, db, tmp_path, promise=promise) as scene:
         await scene.send(1)
-        stopped = await scene.start("before_fence", how="stop")
+        stopped = await scene.start(label, how="stop")
         await until(partial(_is_stopped, stopped), within=PATIENCE)
         await until(partial(_is_lost, db), within=PATIENCE)
         assert scene.ledger.bookings == []

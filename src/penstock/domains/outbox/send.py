@@ -49,6 +49,7 @@ STOPPED_WAIT = timedelta(seconds=5)  # How soon an instruction leaves after a sw
 FULL_WAIT = timedelta(seconds=1)  # At a full rail; on average, so that not all come back at once.
 NO_ANSWER_WAIT = timedelta(seconds=10)  # How soon to ask a rail again that answers no query.
 LOST_WAIT = timedelta(seconds=1)  # The lease is over: whoever holds the item decides.
+LEASE_OVER = Snooze(LOST_WAIT, "the lease was over before the call")
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -99,23 +100,23 @@ class Send:
         The check comes before the place: so the checks of all rails share a statement. After a wait
         for a place it is made again.
         """
-        stopped = await self._check(item, instruction)
-        if stopped is not None:
-            return stopped
+        checked = await self._check(item, instruction)
+        if isinstance(checked, Snooze):
+            return checked
         at_most = rail.concurrency_max
         if not self.concurrency.enter_now(rail.rail_type, at_most=at_most):
             if not await self.concurrency.enter(rail.rail_type, at_most=at_most):
                 return _full(rail)
             try:
-                stopped = await self._check(item, instruction)
+                checked = await self._check(item, instruction)
             except BaseException:
                 self.concurrency.leave(rail.rail_type)
                 raise
-            if stopped is not None:
+            if isinstance(checked, Snooze):
                 self.concurrency.leave(rail.rail_type)
-                return stopped
+                return checked
         try:
-            return await self._call(instruction, rail, is_doubtful=False)
+            return await self._call(instruction, rail, permit=checked, is_doubtful=False)
         finally:
             self.concurrency.leave(rail.rail_type)
 
@@ -129,18 +130,20 @@ class Send:
             finding = await self._find(instruction, past, rail)
             if not isinstance(finding, MaySend):
                 return _outcome_of(finding)
-            stopped = await self._check(item, instruction)
-            if stopped is not None:
-                return stopped
+            checked = await self._check(item, instruction)
+            if isinstance(checked, Snooze):
+                return checked
             is_doubtful = finding.clearance == "SAME_KEY"
-            return await self._call(instruction, rail, is_doubtful=is_doubtful)
+            return await self._call(instruction, rail, permit=checked, is_doubtful=is_doubtful)
         finally:
             self.concurrency.leave(rail.rail_type)
 
     async def _call(
-        self, instruction: Instruction, rail: LoadedRail, *, is_doubtful: bool
+        self, instruction: Instruction, rail: LoadedRail, *, permit: Permit, is_doubtful: bool
     ) -> Outcome:
         self.probe("before_send")
+        if permit.is_over:  # The process may have been suspended since the check.
+            return LEASE_OVER
         result = await self._within(rail.timeout, rail.rail.send, instruction)
         self.probe("after_send")
         return self._outcome(result, instruction, rail, is_doubtful=is_doubtful)
@@ -160,8 +163,8 @@ class Send:
             found, past, instruction=instruction, rail=rail, now=instant(self.clock)
         )
 
-    async def _check(self, item: AnyItem, instruction: Instruction) -> Snooze | None:
-        """Return what keeps the call from being made now: the lease, a switch, a suspension."""
+    async def _check(self, item: AnyItem, instruction: Instruction) -> Permit | Snooze:
+        """Return the permit, or what keeps the call from being made: lease, switch, suspension."""
         self.probe("before_fence")
         call = IntendedCall(item.token, item.id, instruction.rail_type, instruction.participant_id)
         try:
@@ -169,7 +172,9 @@ class Send:
         except DatabaseAway as away:
             return Snooze(LOST_WAIT, f"the lease could not be checked: {away.reason}")
         self.probe("after_fence")
-        return _not_permitted(permit)
+        if permit.is_over:
+            return LEASE_OVER
+        return permit if permit.stop is None else Snooze(STOPPED_WAIT, permit.stop)
 
     async def _within(
         self, timeout: timedelta, call: RailCall[T], instruction: Instruction
@@ -221,14 +226,6 @@ class Send:
 def _full(rail: LoadedRail) -> Snooze:
     wait = FULL_WAIT * random.uniform(0.5, 1.5)  # noqa: S311  Not a secret.
     return Snooze(wait, f"rail {rail.rail_type} is at its concurrency")
-
-
-def _not_permitted(permit: Permit) -> Snooze | None:
-    if permit.is_over:
-        return Snooze(LOST_WAIT, "the lease was over before the call")
-    if permit.stop is not None:
-        return Snooze(STOPPED_WAIT, permit.stop)
-    return None
 
 
 def _classified(
