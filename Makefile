@@ -18,10 +18,13 @@ RUN_EXTRAS := --extra api --extra embedded --extra kafka --extra mail --extra ou
 # Tests wait for most of their time, so there are more processes than cores.
 PROCESSES ?= 6
 
+# `make fault` runs this many seeds; the suite runs the first 50 of them.
+SEEDS ?= 50
+
 # The suite starts hundreds of Python processes; without cached bytecode each compiles the package.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up demo test check docs bench coverage-map lock fmt clean
+.PHONY: help up demo test fault check docs bench coverage-map lock fmt clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +37,9 @@ demo: $(DEMO) ## Send 100,000 items through a rate-limited lane and plot the rat
 
 test: $(DEV) ## Run the whole suite on a real PostgreSQL (T="-k word" narrows it)
 	@$(PY) -m pytest --numprocesses $(PROCESSES) $(T)
+
+fault: $(DEV) ## Run payment rails under seeded faults (SEEDS=1000, SEED=17 replays one)
+	@$(PY) -m tests.fault.outbox_seeds --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
 
 check: $(DEV) ## Lint, format, types, layers and generated pages
 	@$(VENV)/bin/ruff check --quiet .

@@ -13,6 +13,7 @@ from penstock.domains.outbox.archive import Archive
 from penstock.domains.outbox.commands import outbox_group
 from penstock.domains.outbox.domain import OUTBOX
 from penstock.domains.outbox.event import Announce, OutboxEvent, announce_nothing
+from penstock.domains.outbox.probe import Probe, pass_by
 from penstock.domains.webhooks.accept import accept_events
 from penstock.domains.webhooks.event import NewEvent
 from penstock.postgres.pool import Connection
@@ -22,8 +23,8 @@ Closes: TypeAlias = list[Callable[[], Awaitable[None]]]
 SOURCE = "penstock"  # Of events about instructions.
 
 
-def build(resources: Resources) -> Runtime:
-    """Build the domain on the integrations that the environment names."""
+def build(resources: Resources, *, probe: Probe = pass_by) -> Runtime:
+    """Build the domain on the integrations that the environment names; `probe` is for tests."""
     # Imported here: other commands start without SQLite and the adapters.
     from penstock.compose.rails import make_rails  # noqa: PLC0415
     from penstock.domains.outbox.runtime import build as build_domain  # noqa: PLC0415
@@ -37,6 +38,8 @@ def build(resources: Resources) -> Runtime:
         known_rails=make_rails(resources, simulator, closes),
         simulator=simulator,
         announce=_choose_announce(resources.settings),
+        announce=_choose_announce(resources),
+        probe=probe,
     )
     return replace(runtime, close=closes)
 
