@@ -38,7 +38,6 @@ def build(resources: Resources, *, probe: Probe = pass_by) -> Runtime:
         known_rails=make_rails(resources, simulator, closes),
         simulator=simulator,
         announce=_choose_announce(resources.settings),
-        announce=_choose_announce(resources),
         probe=probe,
     )
     return replace(runtime, close=closes)
