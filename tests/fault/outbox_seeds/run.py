@@ -456,7 +456,8 @@ class Run:
     async def _skip(self, outbox_id: UUID) -> None:
         async with self.pool.acquire() as db:
             with suppress(StateConflict):
-                await operate.skip(db, outbox_id, who=WHO, reason="was refused")
+                archive = Archive(log=get_logger())
+                await operate.skip(db, outbox_id, archive=archive, who=WHO, reason="was refused")
 
 
 async def persist(work: Callable[[], Awaitable[T]]) -> T:
