@@ -38,9 +38,10 @@ class OutboxRef(msgspec.Struct, frozen=True):
 
 
 class LoadedInstruction(msgspec.Struct, frozen=True, kw_only=True):
-    """An instruction with its rail, what stops it, and its earlier calls if it was tried before.
+    """An instruction with its rail, what stops it, and its earlier calls if it may have had any.
 
-    `rail` is None if the rail has no row, or no adapter in this process.
+    `past` is None if it was never tried, and is not reported as paid either. `rail` is None if the
+    rail has no row, or no adapter in this process.
     """
 
     instruction: Instruction
@@ -84,7 +85,9 @@ class InstructionLoader:
             row["item_id"]: LoadedInstruction(
                 instruction=_to_instruction(row),
                 rail=rails[row["rail_type"]],
-                past=_to_past(row) if row["item_id"] in tried else None,
+                past=(
+                    _to_past(row) if row["item_id"] in tried or row["paid"] is not None else None
+                ),
             )
             for row in rows
         }
@@ -124,5 +127,5 @@ def _to_past(row: Row) -> PastCalls:
         doubts=row["doubts"] or (),
         late=_late.decode(row["late"]) if row["late"] is not None else (),
         paid=_paid.decode(row["paid"]) if row["paid"] is not None else None,
-        was_failed=row["was_failed"],
+        was_failed=bool(row["was_failed"]),
     )

@@ -52,7 +52,7 @@ class PaidRow(msgspec.Struct, frozen=True):
 
 
 class PastCalls(msgspec.Struct, frozen=True, kw_only=True):
-    """The earlier calls of an instruction that was tried before.
+    """The earlier calls of an instruction that was tried before, or is reported as paid.
 
     `doubts` are the tokens of attempts that may have paid, without those that were cleared.
     `was_failed`: it ended as FAILED, and a person has released it.

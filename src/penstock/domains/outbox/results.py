@@ -192,9 +192,35 @@ class Results:
             if ended is None:
                 return False
             states.add(ended)
-        if "DISPATCHED" in states:
-            await self._settle(db, outbox_id, row, states=states)
+        if "DISPATCHED" not in states:
+            return True
+        if row["status"] == "refused" and "RETURNED" not in states:
+            was_paid = "SETTLED" in states or await self._was_paid(row)
+            if was_paid is None:
+                return False
+            if was_paid:
+                # RETURNED would allow the instruction under another key, which pays it again.
+                self.log.error(
+                    "instruction.contradicted", outbox_id=str(outbox_id), status=row["status"]
+                )
+                await forget_lookup(db, row["item_id"])
+                return True
+        await self._settle(db, outbox_id, row, states=states)
         return True
+
+    async def _was_paid(self, row: Row) -> bool | None:
+        """Return whether a dispatched instruction was paid, and not only accepted by its rail.
+
+        None if this process does not have the rail, so that it cannot classify the codes.
+        """
+        codes: list[str | None] = row["dispatched_codes"]
+        if row["is_reported_paid"] or None in codes:
+            return True  # Without a code, a person or a report has said so.
+        rail = await self.rails.find(row["rail_type"])
+        if rail is None:
+            return None
+        accepted = {"pending", "paid"} if rail.rail.properties.is_asynchronous else {"pending"}
+        return any(rail.classify(code) not in accepted for code in codes if code is not None)
 
     async def _end(
         self, db: Connection, outbox_id: UUID, row: Row, *, now: datetime

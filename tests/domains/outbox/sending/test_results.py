@@ -7,8 +7,11 @@ from uuid import UUID
 
 import pytest
 from httpx import Response
+from structlog.testing import capture_logs
 
+from penstock.domains.outbox.control import Proceed, Stop
 from penstock.domains.outbox.results import sign
+from penstock.kernel.item import Snooze
 from tests.domains.outbox.sending.ledger import Ledger, loaded
 from tests.domains.outbox.sending.scene import SECRET, Outbox
 
@@ -40,9 +43,8 @@ async def dispatched(outbox: Outbox) -> UUID:
         ({"status": "settled"}, "SETTLED"),
         ({"status": "returned"}, "RETURNED"),
         ({"code": "SETTLED"}, "SETTLED"),
-        ({"code": "RETURNED"}, "RETURNED"),
     ],
-    ids=["settled", "returned", "code of settled", "code of returned"],
+    ids=["settled", "returned", "code of settled"],
 )
 async def test_a_dispatched_instruction_is_settled_or_returned_days_later(
     outbox: Outbox, about: dict[str, Any], state: str
@@ -102,6 +104,100 @@ async def test_a_settled_instruction_may_be_returned_and_not_the_other_way_round
     await report(outbox, outbox_id=str(other), status="returned")
     await report(outbox, outbox_id=str(other), status="settled")
     assert await outbox.states(other) == ["DISPATCHED", "RETURNED"]
+
+
+@pytest.mark.parametrize("about", [{"status": "refused"}, {"code": "RETURNED"}])
+@pytest.mark.parametrize(
+    ("order", "is_asynchronous"),
+    [("accept", False), ("pay", True)],
+    ids=["pending", "asynchronous"],
+)
+async def test_an_accepted_instruction_that_is_refused_later_is_returned(
+    outbox: Outbox, ledger: Ledger, *, about: dict[str, Any], order: str, is_asynchronous: bool
+) -> None:
+    outbox.rails.rail = loaded(ledger.port, is_asynchronous=is_asynchronous)
+    ledger.orders += [order]
+    outbox_id = await dispatched(outbox)
+
+    response = await report(outbox, outbox_id=str(outbox_id), **about)
+
+    assert response.json()["outcome"] == "applied"
+    assert await outbox.states(outbox_id) == ["DISPATCHED", "RETURNED"]
+
+
+@pytest.mark.parametrize("about", [{"status": "refused"}, {"code": "REJECTED"}])
+@pytest.mark.parametrize(
+    ("order", "before"),
+    [("pay", []), ("pay", ["settled"]), ("accept", ["paid"]), ("accept", ["settled"])],
+    ids=["paid", "settled", "accepted and reported as paid", "accepted and settled"],
+)
+async def test_a_refusal_of_a_paid_instruction_changes_nothing(
+    outbox: Outbox, ledger: Ledger, *, about: dict[str, Any], order: str, before: list[str]
+) -> None:
+    """As RETURNED it could be sent under another key, which would pay it twice."""
+    ledger.orders += [order]
+    outbox_id = await dispatched(outbox)
+    for status in before:
+        await report(outbox, outbox_id=str(outbox_id), status=status)
+    states = await outbox.states(outbox_id)
+
+    with capture_logs() as lines:
+        await report(outbox, outbox_id=str(outbox_id), **about)
+        await report(outbox, outbox_id=str(outbox_id), **about)
+
+    assert await outbox.states(outbox_id) == states
+    logged = [line for line in lines if line["event"] == "instruction.contradicted"]
+    assert [(line["log_level"], line["outbox_id"]) for line in logged] == [
+        ("error", str(outbox_id))
+    ]
+    await report(outbox, outbox_id=str(outbox_id), status="returned")
+    assert await outbox.states(outbox_id) == [*states, "RETURNED"]
+
+
+async def test_a_refusal_waits_for_a_process_that_has_the_rail(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """Without the rail nobody knows whether its answer said paid or accepted."""
+    ledger.orders += ["accept"]
+    outbox_id = await dispatched(outbox)
+    rail, outbox.rails.rail = outbox.rails.rail, None
+
+    response = await report(outbox, outbox_id=str(outbox_id), status="refused")
+    assert response.json()["outcome"] == "recorded"
+    assert await outbox.states(outbox_id) == ["DISPATCHED"]
+
+    outbox.rails.rail = rail
+    await outbox.reconcile(minutes=1)
+    assert await outbox.states(outbox_id) == ["DISPATCHED", "RETURNED"]
+
+
+@pytest.mark.parametrize(
+    ("status", "states"),
+    [
+        ("paid", ["DISPATCHED"]),
+        ("settled", ["DISPATCHED", "SETTLED"]),
+        ("returned", ["DISPATCHED", "RETURNED"]),
+    ],
+)
+async def test_an_instruction_that_was_never_tried_and_is_reported_as_paid_is_not_sent(
+    outbox: Outbox, ledger: Ledger, *, status: str, states: list[str]
+) -> None:
+    """The database was restored from a backup that is older than the payment."""
+    outbox.rails.rail = loaded(ledger.port)
+    outbox.control.verdict = Stop(Snooze(timedelta(seconds=5), "the rail is stopped"), "STOPPED")
+    outbox_id, other = await outbox.send(), await outbox.send("i2", participant="p2")
+    await outbox.run()
+
+    response = await report(outbox, outbox_id=str(outbox_id), status=status, reference="r7")
+    assert response.json()["outcome"] == "recorded"
+    outbox.control.verdict = Proceed()
+    await outbox.run_after(minutes=1)
+    await outbox.reconcile(minutes=1)
+
+    assert ledger.calls == [("send", "i2")]
+    assert await outbox.states(outbox_id) == states
+    assert (await outbox.rows(outbox_id))[0]["rail_reference"] == "r7"
+    assert await outbox.states(other) == ["DISPATCHED"]
 
 
 @pytest.mark.parametrize(
