@@ -32,7 +32,7 @@ from penstock.domains.outbox.simulator.entry import Entry
 from penstock.kernel.errors import StateConflict
 from penstock.kernel.lane import create_lane
 from penstock.kernel.sweep import sweep
-from penstock.postgres.cluster import START_TIMEOUT, halt, launch
+from penstock.postgres.cluster import START_TIMEOUT, halt, is_alive, launch
 from penstock.postgres.embedded import Server, running
 from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.migrate import migrate
@@ -183,9 +183,10 @@ async def run_seed(site: Site, seed: int, *, keep_in: Path) -> RunReport:
         standings = await read_standings(pool)
     finally:
         pool.terminate()
-        await persist(
-            lambda: run_sql(site.server.dsn, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-        )
+        async with asyncio.timeout(PATIENCE):  # Without a server, the failure itself is reported.
+            await persist(
+                lambda: run_sql(site.server.dsn, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+            )
         shutil.rmtree(folder, ignore_errors=True)
     return RunReport(
         seed=seed,
@@ -378,19 +379,21 @@ class Run:
         if self.plan.postgres_restart is None:
             return
         await pause(self.plan.postgres_restart)
-        # A thread goes on after a cancellation, and would start a server that nothing stops.
-        restarting = asyncio.to_thread(self._restart, self.site.server)
-        await finish(restarting, within=START_TIMEOUT)
-        with (self.folder / "record").open("a", encoding="ascii") as record:
-            record.write(f"\n{self.plan.postgres_signal} postgres;")
-
-    def _restart(self, server: Server) -> None:
+        server = self.site.server
         if self.plan.postgres_signal == "kill":
             assert server.pid is not None
             os.kill(server.pid, signal.SIGKILL)
+            await until(self._is_postgres_dead, within=PATIENCE)
         else:
-            halt(server.cluster)
-        launch(server.cluster, server.options)
+            await finish(asyncio.to_thread(halt, server.cluster), within=START_TIMEOUT)
+        # A thread goes on after a cancellation, and would start a server that nothing stops.
+        launching = asyncio.to_thread(launch, server.cluster, server.options)
+        await finish(launching, within=START_TIMEOUT)
+        with (self.folder / "record").open("a", encoding="ascii") as record:
+            record.write(f"\n{self.plan.postgres_signal} postgres;")
+
+    async def _is_postgres_dead(self) -> bool:
+        return not is_alive(self.site.server.cluster)
 
     async def _sweep_often(self) -> None:
         """Sweep, and have rails asked again, more often than a worker does by itself."""
