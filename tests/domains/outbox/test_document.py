@@ -143,7 +143,7 @@ async def test_the_same_insert_again_gives_no_number_back(scene: Scene, dsn: str
     await db.close()
 
     assert again is not None
-    assert {name: again[name] for name in first.keys()} == dict(first.items())
+    assert {name: again[name] for name, _ in first.items()} == dict(first.items())
     assert following is not None
     assert following["sequence_id"] == 2
     assert await scene.numbers() == [("ada", 2, 1, 2, 3)]
