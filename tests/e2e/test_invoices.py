@@ -213,7 +213,7 @@ def test_a_domain_that_nothing_offers_is_refused_with_the_known_names(
     code, lines = installed.run("up", environment={"PENSTOCK_DOMAINS": "slots invoice"})
 
     assert code == 2
-    known = "no installed package offers 'invoice'; known: invoices, mail, slots, webhooks"
+    known = "no installed package offers 'invoice'; known: invoices, mail, outbox, slots, webhooks"
     assert lines == [f"penstock: PENSTOCK_DOMAINS: {known}"]
 
 

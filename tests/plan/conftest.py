@@ -6,9 +6,6 @@ from typing import LiteralString, cast
 
 import pytest
 
-from penstock.domains.mail.lanes import BULK_LANE
-from penstock.domains.mail.lanes import LANE as MAIL_LANE
-from penstock.domains.outbox.lanes import LANE as OUTBOX_LANE
 from penstock.domains.webhooks.domain import LANE, ORDERED_LANE
 from penstock.kernel.lane import create_lane
 from penstock.postgres.embedded import Server, running
@@ -21,9 +18,7 @@ from tests.plan.explain import Explainer
 LOADED, COPIED = "loaded", "copied"
 FOLDER = Path(__file__).parent
 MILLION = cast("LiteralString", (FOLDER / "million.sql").read_text(encoding="utf-8"))
-OUTBOX = cast("LiteralString", (FOLDER / "outbox.sql").read_text(encoding="utf-8"))
 SLOTS = cast("LiteralString", (FOLDER / "slots.sql").read_text(encoding="utf-8"))
-MAIL = cast("LiteralString", (FOLDER / "mail.sql").read_text(encoding="utf-8"))
 WEBHOOKS = cast("LiteralString", (FOLDER / "webhooks.sql").read_text(encoding="utf-8"))
 
 
@@ -46,15 +41,10 @@ async def loaded(quiet_server: Server) -> str:
     await create_lane(connection, "quiet", who="test")
     await create_lane(connection, LANE, who="test", owner="webhooks")
     await create_lane(connection, ORDERED_LANE, who="test", owner="webhooks", ordering="per_key")
-    await create_lane(connection, OUTBOX_LANE, who="test", owner="outbox", ordering="per_key")
-    for mail_lane in (MAIL_LANE, BULK_LANE):
-        await create_lane(connection, mail_lane, who="test", owner="mail")
     await connection.execute("ANALYZE")
     await connection.execute(MILLION)
     await connection.execute(SLOTS)
     await connection.execute(WEBHOOKS)
-    await connection.execute(OUTBOX)
-    await connection.execute(MAIL)
     await connection.close()
     return LOADED
 

@@ -2,8 +2,11 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
 from penstock.domains.outbox import control
 from tests.plan.explain import Explainer
+from tests.plan.outbox_rows import with_outbox
 
 BATCH = 300
 PAGES_PER_INSTRUCTION = 60  # Limits, switch, suspension, approval, charge and the sum of the day.
@@ -24,6 +27,12 @@ LIMITS = """
     SELECT 'participant', 'p-' || n, 'EUR', 100, 50, 1000 FROM generate_series(1, 5000) AS n
 """
 HEADS = "SELECT * FROM penstock.outbox_instruction WHERE sequence_id = 1 LIMIT $1"
+
+
+@pytest.fixture(scope="module")
+async def copied(copied: str) -> str:
+    """The copy with instructions."""
+    return await with_outbox(copied)
 
 
 async def test_a_batch_is_decided_about_without_a_walk(explainer: Explainer) -> None:

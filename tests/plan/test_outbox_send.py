@@ -9,6 +9,7 @@ from penstock.domains.outbox import archive, check_call, loader, lookup
 from penstock.domains.outbox.lanes import LANE
 from penstock.postgres.pool import Row
 from tests.plan.explain import Explainer
+from tests.plan.outbox_rows import with_outbox
 
 BATCH = 300
 PAGES_PER_INSTRUCTION = 60  # Rows and indexes of instruction, attempts, archive and results.
@@ -45,6 +46,12 @@ HOLD = """
     INSERT INTO penstock.held (id, held_at, lane_id, attempt, forgiven, reason)
     SELECT id, now(), lane_id, 1, 0, 'unknown: no answer' FROM gone
 """
+
+
+@pytest.fixture(scope="module")
+async def copied(copied: str) -> str:
+    """The copy with instructions."""
+    return await with_outbox(copied)
 
 
 async def heads(explainer: Explainer) -> list[Row]:
