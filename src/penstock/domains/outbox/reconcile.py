@@ -52,6 +52,7 @@ PER_RAIL = 50  # Queries of one rail at the same time; the next cycle follows at
 # A cycle ends when its slowest query has: one silent rail must not delay the others for long.
 QUERY_TIMEOUT = timedelta(seconds=10)
 CLAIM = timedelta(seconds=30)  # Longer than a query: after it, another process looks.
+LEFT_WAIT = timedelta(seconds=30)  # A late result decides also what was left to a person.
 POLL_MAX = timedelta(hours=1)  # Between two questions whether an instruction was settled.
 POLL_FOR = timedelta(days=60)  # Returns of direct debits come up to 60 days later.
 
@@ -191,7 +192,7 @@ class Reconciler:
     async def _leave(
         self, lookup: Lookup, loaded: LoadedInstruction, *, code: str, reason: str
     ) -> None:
-        """Leave an instruction to a person; look again now and then, as rails change."""
+        """Leave an instruction to a person; look again now and then, as late results come."""
         if lookup.left_at is None:
             self.log.error(
                 "instruction.undecidable",
@@ -201,7 +202,7 @@ class Reconciler:
                 reason=reason,
             )
         now = instant(self.clock)
-        await move_lookup(self.pool, lookup, now + WAIT_MAX, is_left=True, now=now)
+        await move_lookup(self.pool, lookup, now + LEFT_WAIT, is_left=True, now=now)
 
     async def _ask_later(self, lookup: Lookup, *, at: datetime | None = None) -> None:
         """Ask after a wait that doubles, or at `at` if that is sooner."""
