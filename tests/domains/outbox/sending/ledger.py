@@ -58,6 +58,7 @@ class Ledger:
     running: int = 0  # Sends that have no reply yet, and the most of them at once.
     most_at_once: int = 0
     called: asyncio.Event = field(default_factory=asyncio.Event)
+    booked: asyncio.Event = field(default_factory=asyncio.Event)
     resume: asyncio.Event = field(default_factory=asyncio.Event)
     port: int = 0
 
@@ -110,6 +111,7 @@ class Ledger:
             return self._answer(order, key)
         if not (self.recognises_keys and key in self.bookings):
             self.bookings.append(key)
+        self.booked.set()
         code = self.statuses[key] = "ACCEPTED" if order == "accept" else "PAID"
         if order == "wait":
             await self.resume.wait()
@@ -139,8 +141,8 @@ async def keeping(ledger: Ledger) -> AsyncGenerator[Ledger]:
 async def booked(ledger: Ledger, count: int) -> None:
     """Wait until the ledger has as many bookings."""
     while len(ledger.bookings) < count:
-        await ledger.called.wait()
-        ledger.called.clear()
+        await ledger.booked.wait()
+        ledger.booked.clear()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
