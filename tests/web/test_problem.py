@@ -21,6 +21,8 @@ FAMILIES = {
     "Unauthenticated": 401,
     "Forbidden": 403,
     "LaneIsOwned": 403,
+    "ApprovalDenied": 403,
+    "BadSignature": 401,
     "NotFound": 404,
     "Conflict": 409,
     "Unavailable": 503,

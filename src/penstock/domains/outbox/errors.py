@@ -1,8 +1,7 @@
 """The errors of the outbox.
 
 PenstockError
-├── BadSignature
-├── Denied: ApprovalDenied
+├── Denied: ApprovalDenied, BadSignature
 ├── NotFound: UnknownInstruction, UnknownRail, UnknownCode, UnknownSwitch, UnknownSuspension,
 │             UnknownCalendar, NoSimulator
 └── Conflict: InstructionConflict, ResultMismatch, AlreadyDecided, DecisionRefused, ResultUnknown
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from penstock.base.errors import Conflict, Denied, NotFound, PenstockError
+from penstock.base.errors import Conflict, Denied, NotFound
 
 
 @dataclass(eq=False)
@@ -81,7 +80,7 @@ class NoSimulator(NotFound):
         return "the simulator does not run in this process"
 
 
-class BadSignature(PenstockError):
+class BadSignature(Denied):
     """A report of a rail has no valid signature, or one of another time."""
 
     code: ClassVar[str] = "bad-signature"
