@@ -205,9 +205,9 @@ async def test_a_caller_cancelled_while_entering_holds_no_permit(own_server: Red
 async def test_a_caller_whose_answer_was_too_late_holds_no_permit(own_server: RedisServer) -> None:
     """A Redis that stalls for a moment admits callers that have fallen back by then."""
     client = connect(own_server.url)
-    gate = RedisGate(client)
+    gate, patient = RedisGate(client), RedisGate(client, timeout=PATIENT)
     rules = Rules(rate=0.1)
-    await call(gate, "alive", key="connected")
+    await call(patient, "alive", key="connected")
 
     own_server.freeze()
     with pytest.raises(RedisUnavailable):
@@ -216,7 +216,7 @@ async def test_a_caller_whose_answer_was_too_late_holds_no_permit(own_server: Re
 
     async def is_free() -> bool:
         was_admitted = await client.execute_command("EXISTS", f"rate:{KEY}")
-        return bool(was_admitted) and (await gate.inspect(KEY)).permits_in_use == 0
+        return bool(was_admitted) and (await patient.inspect(KEY)).permits_in_use == 0
 
     await until(is_free, within=10)
     await gate.released()
@@ -229,7 +229,7 @@ async def test_closing_after_the_releases_leaves_no_connection_open(
     """A permit may be returned over a connection that is still being opened."""
     client = connect(own_server.url)
     gate = RedisGate(client)
-    await call(gate, "alive", key="connected")
+    await call(RedisGate(client, timeout=PATIENT), "alive", key="connected")
     own_server.freeze()
     with pytest.raises(RedisUnavailable):
         await gate.enter(KEY, RULES)
