@@ -17,9 +17,10 @@ from penstock.kernel.item import Dead, Ending, ItemId, Outcome, Returned
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import read_lane
 from penstock.kernel.preload import preload
+from penstock.kernel.promote import promote_vacated
 from penstock.kernel.replay import continue_replays
 from penstock.kernel.settle import Ended, settle
-from penstock.kernel.sweep import expire, promote_vacated, rescue
+from penstock.kernel.sweep import expire, rescue
 from penstock.postgres.pool import Connection
 
 __all__ = ["Attempted", "FakeClock", "run_due", "run_to_end"]
@@ -116,6 +117,8 @@ async def _run_round(app: Penstock, now: datetime) -> _Round:
 async def _run_batch(
     db: Connection, kind: AnyKind, current: _Round, *, log: Logger, now: datetime
 ) -> None:
+    if kind.may_claim is not None and not await kind.may_claim(db):
+        return
     lane = await read_lane(db, kind.lane)
     found = await claim(
         db,

@@ -1,15 +1,22 @@
 """In an ordered lane only the head of a key can be claimed; followers overtake on request only."""
 
+import asyncio
+from datetime import UTC, datetime
+
 import pytest
 
-from penstock import Dead, Done, Hold, Retry
+from penstock import Dead, Done, Hold, Retry, Snooze
+from penstock.base.log import get_logger
+from penstock.base.meter import Meter
 from penstock.kernel.enqueue import enqueue_many
 from penstock.kernel.errors import LaneNotEmpty
 from penstock.kernel.inspect import balance, list_blocked, measure_lanes
 from penstock.kernel.item import ItemId, NewItem, Returned
+from penstock.kernel.kind import Kind
 from penstock.kernel.lane import Lane, create_lane, set_lane
 from penstock.kernel.operate import cancel, release, reschedule, retry
-from penstock.kernel.sweep import expire, promote_vacated, rescue
+from penstock.kernel.promote import Promoted, promote_vacated
+from penstock.kernel.sweep import expire, rescue, sweep
 from penstock.postgres.pool import Connection, Pool
 from tests.kernel.scene import (
     DAY,
@@ -24,7 +31,9 @@ from tests.kernel.scene import (
     state_of,
     take,
     try_claim,
+    worker_of,
 )
+from tests.kernel.test_worker import NEVER, AnyItem, Recorder, running, until, until_listening
 
 
 @pytest.fixture
@@ -314,15 +323,63 @@ async def test_a_follower_that_parks_while_its_head_ends_is_not_lost(
 
         assert await end(db, lane, lease, Done())
         assert await state_of(db, first) == "done"
-        await promote_vacated(db)
+        assert await promote_vacated(db) == Promoted(keys=0, keys_left=1)
         assert await claim_ids(db, lane) == []
         await transaction.commit()
 
     assert await state_of(db, second) == "parked"
-    assert await promote_vacated(db) == 1
+    assert (await promote_vacated(db)).keys == 1
 
     assert await claim_ids(db, lane) == [second]
     assert (await balance(db)).is_even
+
+
+async def test_a_follower_whose_producer_commits_late_runs_without_a_poll_or_a_sweep(
+    pool: Pool, db: Connection, lane: Lane, *, dsn: str
+) -> None:
+    """It waited for the next sweep, up to five seconds, in a worker that had nothing else to do."""
+    may_end, recorder = asyncio.Event(), Recorder()
+
+    async def handle(item: AnyItem) -> None:
+        await recorder(item)
+        await may_end.wait()
+
+    kind = Kind(lane=lane.name, payload_type=int, handle=handle)
+    async with running(worker_of(dsn, pool, kind, poll_interval=NEVER)):
+        await until_listening(db)
+        await put(db, lane, 1, at=datetime.now(UTC), order_key="k")
+        await recorder.has(1)
+        async with pool.acquire() as producer, producer.transaction():
+            await put(producer, lane, 2, at=datetime.now(UTC), order_key="k")
+            may_end.set()
+            await until_vacated(db)
+        await recorder.has(2)
+
+    assert [item.payload for item in recorder.items] == [1, 2]
+
+
+async def until_vacated(db: Connection) -> None:
+    """Return once a head has ended whose followers nobody could promote."""
+
+    async def is_vacated() -> bool:
+        return bool(await db.fetchval("SELECT count(*) FROM penstock.vacated_key"))
+
+    await until(is_vacated)
+
+
+async def test_a_sweep_rests_while_a_producer_keeps_its_key(
+    pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """The sweeper swept again at once, for as long as the producer's transaction was open."""
+    await line(db, lane, 1)
+    lease = await take(db, lane)
+    async with pool.acquire() as producer, producer.transaction():
+        await put(producer, lane, order_key="k")
+        await end(db, lane, lease, Done())
+
+        swept = await sweep(pool, meter=Meter(), log=get_logger())
+
+    assert swept.is_idle
 
 
 async def test_a_producer_that_rolls_back_leaves_the_key_free(
@@ -342,7 +399,7 @@ async def test_a_producer_that_rolls_back_leaves_the_key_free(
     assert await db.fetchval("SELECT count(*) FROM penstock.active_key") == 0
     (latest,) = await line(db, lane, 1)
     assert await claim_ids(db, lane) == [latest]
-    assert await promote_vacated(db) == 0
+    assert (await promote_vacated(db)).keys == 0
 
 
 async def test_two_producers_of_one_key_agree_on_its_head(
@@ -416,7 +473,7 @@ async def test_items_behind_a_dead_or_held_head_are_measured(
     await put(db, lane, order_key="a", at=an_hour_ago)
     await attempt_once(db, lane, ending, now=an_hour_ago)
 
-    (depth,) = await measure_lanes(db)
+    (depth,) = [each for each in await measure_lanes(db) if each.lane == lane.name]
     (blocked,) = await list_blocked(db)
 
     assert 3_600 <= depth.oldest_due_seconds < 3_700
@@ -425,13 +482,42 @@ async def test_items_behind_a_dead_or_held_head_are_measured(
     assert blocked.follower_id == follower
 
 
+async def test_a_head_that_is_snoozed_again_and_again_counts_from_its_first_due_instant(
+    db: Connection, lane: Lane
+) -> None:
+    """Behind a kill switch it waits for as long as the switch is on, and is never due for long."""
+    an_hour_ago = await db.fetchval("SELECT now() - interval '1 hour'")
+    await put(db, lane, order_key="a", at=an_hour_ago)
+    now = await db.fetchval("SELECT now()")
+    await attempt_once(db, lane, Snooze(30 * SECOND, "stopped"), now=now)
+    await attempt_once(db, lane, Snooze(30 * SECOND, "stopped"), now=now + 30 * SECOND)
+
+    (depth,) = [each for each in await measure_lanes(db) if each.lane == lane.name]
+
+    assert 3_600 <= depth.oldest_due_seconds < 3_700
+
+
+async def test_a_head_that_is_snoozed_until_an_instant_is_not_overdue(
+    db: Connection, lane: Lane
+) -> None:
+    """It waits for an opening, as it should."""
+    an_hour_ago = await db.fetchval("SELECT now() - interval '1 hour'")
+    await put(db, lane, order_key="a", at=an_hour_ago)
+    now = await db.fetchval("SELECT now()")
+    await attempt_once(db, lane, Snooze(8 * HOUR, "closed"), now=now)
+
+    (depth,) = [each for each in await measure_lanes(db) if each.lane == lane.name]
+
+    assert depth.oldest_due_seconds == 0
+
+
 async def test_a_head_that_blocks_nobody_is_not_counted(db: Connection, lane: Lane) -> None:
     await put(db, lane, order_key="a")
     await attempt_once(db, lane, Hold("no answer"))
     await put(db, lane, order_key="b")
     await put(db, lane, order_key="b")
 
-    (depth,) = await measure_lanes(db)
+    (depth,) = [each for each in await measure_lanes(db) if each.lane == lane.name]
 
     assert (depth.blocked_keys, depth.oldest_due_seconds) == (0, 0)
     assert await list_blocked(db) == []

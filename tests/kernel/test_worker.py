@@ -581,16 +581,7 @@ async def test_an_item_that_is_late_for_its_slot_is_returned(
     pool: Pool, lane: Lane, *, late: float, rate: float | None, burst: int, is_returned: bool
 ) -> None:
     """Whether its slot was in the future or, after an idle time, in the past of the claim."""
-    executor = Executor(
-        kind=kind_of(lane, Recorder()),
-        lane=replace(lane, rate=rate, burst=burst),
-        leases=HeldLeases(),
-        fence=LeaseFence(pool),
-        gate=own_gate(),
-        log=get_logger(),
-        on_free=lambda: None,
-        on_ended=lambda: None,
-    )
+    executor = executor_of(pool, replace(lane, rate=rate, burst=burst))
     now = monotonic()
     for start_in in (0.5, -0.1):
         item = claimed(1, start_in=start_in)
@@ -600,13 +591,9 @@ async def test_an_item_that_is_late_for_its_slot_is_returned(
         assert (executor._refusal(held, item, now) is RETURNED) == is_returned
 
 
-@pytest.mark.covers("A23", "A75")
-async def test_starts_are_spread_over_the_jitter_window(pool: Pool, lane: Lane) -> None:
-    """Uniform from nothing to the window, on top of the slot, the earliest first.
-
-    The window is the lane's own, and none unless it is set.
-    """
-    executor = Executor(
+def executor_of(pool: Pool, lane: Lane) -> Executor:
+    """Return an executor of a lane, without a worker."""
+    return Executor(
         kind=kind_of(lane, Recorder()),
         lane=lane,
         leases=HeldLeases(),
@@ -616,6 +603,15 @@ async def test_starts_are_spread_over_the_jitter_window(pool: Pool, lane: Lane) 
         on_free=lambda: None,
         on_ended=lambda: None,
     )
+
+
+@pytest.mark.covers("A23", "A75")
+async def test_starts_are_spread_over_the_jitter_window(pool: Pool, lane: Lane) -> None:
+    """Uniform from nothing to the window, on top of the slot, the earliest first.
+
+    The window is the lane's own, and none unless it is set.
+    """
+    executor = executor_of(pool, lane)
     lease = Lease(token=1, claimed_at=NOON, items=[claimed(n, start_in=1.0) for n in range(1_000)])
 
     for window in (4, 8):
@@ -627,6 +623,38 @@ async def test_starts_are_spread_over_the_jitter_window(pool: Pool, lane: Lane) 
         assert 1 + window * 19 / 20 < starts[-1] <= 1 + window
         quarters = [starts[at] - 1 for at in (250, 500, 750)]
         assert quarters == pytest.approx([window * n / 4 for n in (1, 2, 3)], abs=0.08 * window)
+
+
+@pytest.mark.covers("A23")
+async def test_starts_of_overdue_items_are_spread_from_the_claim_on(pool: Pool, lane: Lane) -> None:
+    """A backlog is dispatched over many cycles: each one must be spread as the first is."""
+    executor = executor_of(pool, replace(lane, jitter_window=4 * SECOND))
+    items = [claimed(n, start_in=-3600.0) for n in range(1_000)]
+
+    starts = [
+        each.start_in
+        for each in executor.in_starting_order(Lease(token=1, claimed_at=NOON, items=items))
+    ]
+
+    assert 0 <= starts[0] < 0.2
+    assert 3.8 < starts[-1] <= 4
+
+
+@pytest.mark.covers("A17")
+async def test_a_cycle_takes_a_whole_batch_whatever_runs_at_once(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """The batch and the interval are the rate of a lane; the concurrency must not lower it."""
+    await set_lane(db, lane.name, who="ops", batch_size=200, concurrency=10, dispatch_interval=HOUR)
+    for _ in range(300):
+        await send(db, lane)
+    recorder = Recorder()
+
+    async with running(worker_of(dsn, pool, kind_of(lane, recorder))):
+        await recorder.has(200)
+
+    leases = await db.fetch("SELECT count(*) FROM penstock.attempt GROUP BY token")
+    assert [row["count"] for row in leases] == [200]
 
 
 # ----------------------------------------------------------------------------- handlers that fail

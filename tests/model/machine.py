@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock.base.errors import PenstockError
-from penstock.kernel import operate, replay, sweep
+from penstock.kernel import operate, promote, replay, sweep
 from penstock.kernel.claim import Claimed, Cursor, Lease, claim
 from penstock.kernel.enqueue import enqueue, enqueue_many
 from penstock.kernel.fence import MARK_STARTED
@@ -545,7 +545,7 @@ class KernelMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.vacated)
     @rule()
     def promote_vacated(self) -> None:
-        self.world.run(sweep.promote_vacated(self.db))
+        self.world.run(promote.promote_vacated(self.db))
 
         self.model.promote_vacated()
 

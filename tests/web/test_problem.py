@@ -36,6 +36,7 @@ EXPOSED = {
     "DatabaseAway": "code",
     "DatabaseFull": "code",
     "DatabaseReadOnly": "code",
+    "InvalidCalendar": "details",  # The item type of the caller, and a field of its calendar.
     "PoolExhausted": "details",
 }
 

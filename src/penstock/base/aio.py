@@ -51,30 +51,31 @@ async def alongside(*works: Coroutine[Any, Any, object]) -> AsyncGenerator[None]
         raise only from only.__cause__
 
 
-async def finish(work: Coroutine[Any, Any, T], *, within: timedelta) -> T:
+async def finish(work: Coroutine[Any, Any, T] | asyncio.Future[T], *, within: timedelta) -> T:
     """Await `work`; after a cancellation, it may continue for at most `within`.
 
-    The cancellation is never swallowed: it is raised again as soon as `work` has ended.
+    The cancellation is never swallowed: it is raised again as soon as `work` has ended. Only a
+    coroutine needs a task of its own.
     """
-    task = asyncio.get_running_loop().create_task(work)
+    future = asyncio.ensure_future(work)
     try:
-        return await asyncio.shield(task)
+        return await asyncio.shield(future)
     except asyncio.CancelledError as cancelled:
-        await _outlive_cancellation(task, within=within)
-        failure = None if task.cancelled() else task.exception()
+        await _outlive_cancellation(future, within=within)
+        failure = None if future.cancelled() else future.exception()
         raise cancelled from failure
 
 
-async def _outlive_cancellation(task: asyncio.Task[Any], *, within: timedelta) -> None:
+async def _outlive_cancellation(future: asyncio.Future[Any], *, within: timedelta) -> None:
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + within.total_seconds()
-    while not task.done() and (left := ends_at - loop.time()) > 0:
+    while not future.done() and (left := ends_at - loop.time()) > 0:
         # A second Ctrl-C changes nothing: the deadline is near and applies.
         with suppress(asyncio.CancelledError):
-            await asyncio.wait({task}, timeout=left)
-    if not task.done():
-        task.cancel()
-        await asyncio.wait({task})
+            await asyncio.wait({future}, timeout=left)
+    if not future.done():
+        future.cancel()
+        await asyncio.wait({future})
 
 
 async def meanwhile(awaited: Coroutine[Any, Any, T], work: Callable[[], U]) -> tuple[T, U]:

@@ -42,12 +42,16 @@ class Coalescer(Generic[K, V]):
 
     async def ask(self, asked: K) -> V:
         """Return the answer or raise it; the failure of a batch is raised in all its calls."""
+        return await self.submit(asked)
+
+    def submit(self, asked: K) -> asyncio.Future[V]:
+        """Make a call, and return where its answer will be; cancelled in time, it is left out."""
         answer: asyncio.Future[V] = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, answer))
         if not self._is_running:
             self._is_running = True
             detach(self._answer_all())
-        return await answer
+        return answer
 
     async def _answer_all(self) -> None:
         """Answer until no call waits. Calls cancelled meanwhile are left out."""

@@ -1,4 +1,4 @@
-"""What clients with a pool of connections share: permits, and the deadline of a wait.
+"""Permits for calls at the same time, and the deadline of a wait.
 
 Standard library only, so that a client can be used without the rest of Penstock.
 """
@@ -16,9 +16,10 @@ class Permits:
     free.
     """
 
-    __slots__ = ("_free", "_waiters")
+    __slots__ = ("_count", "_free", "_waiters")
 
     def __init__(self, count: int) -> None:
+        self._count = count
         self._free = count
         self._waiters: deque[asyncio.Future[bool]] = deque()
 
@@ -49,13 +50,21 @@ class Permits:
             timer.cancel()
 
     def release(self) -> None:
-        """Give the permit to the first caller that waits."""
-        while self._waiters:
+        """Give the permit to the first caller that waits, unless more are taken than there are."""
+        while self._waiters and self._free >= 0:
             waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(True)
                 return
         self._free += 1
+
+    def resize(self, count: int) -> None:
+        """Change the number of permits; those that are taken beyond it are not taken back."""
+        self._free += count - self._count
+        self._count = count
+        while self._free > 0 and self._waiters:
+            self._free -= 1
+            self.release()
 
     def wake_all(self) -> None:
         """Give a permit to each caller that waits, because there is nothing left to limit."""

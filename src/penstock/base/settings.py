@@ -6,6 +6,7 @@ The string under a field says what its variable means; the reference page is gen
 
 import os
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -27,6 +28,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, Settin
 from penstock.base.errors import BadSetting
 
 PREFIX = "PENSTOCK_"
+DISPATCH_PREFIX = "DISPATCH_"  # Of variables that were named before there was a PREFIX.
+TEMPORAL_PREFIX = "TEMPORAL_"  # Of variables that Temporal's own tools read as well.
 
 _FIELD = re.compile(r'field "(?P<field>\w+)"')  # As pydantic-settings names it.
 
@@ -128,6 +131,7 @@ class Settings(BaseSettings):
     backoff_max: Seconds = Field(
         default=timedelta(hours=1),
         gt=timedelta(0),
+        le=timedelta(days=30),  # As the policy of a lane.
         validation_alias="DISPATCH_BACKOFF_MAX_SECONDS",
     )
     """`backoff_cap` of a new lane; not less than the base."""
@@ -175,6 +179,13 @@ def read_section(kind: type[S], **overrides: Any) -> S:
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
         raise BadSetting(_variables_at(kind, first["loc"]), _reason(first)) from None
+
+
+def environment_with(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a child process that has these settings, and no others."""
+    ours = (PREFIX, DISPATCH_PREFIX, TEMPORAL_PREFIX)
+    kept = {name: text for name, text in os.environ.items() if not name.upper().startswith(ours)}
+    return kept | dict(variables)
 
 
 def variables_of(kind: type[BaseSettings], field: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from penstock.calendar.calendar import ENTRIES_MAX, Calendar, Hours
 from penstock.calendar.holidays import is_holiday_set
 from penstock.calendar.instant import check_instant
 from penstock.calendar.local_time import DAY_MINUTES, is_local_time, minutes_of, span_of
-from penstock.calendar.periods import next_open_at
+from penstock.calendar.periods import next_before_cut_off, next_open_at
 
 OPEN_WITHIN = timedelta(days=366)  # Finds what opens once a year, in a leap year too.
 
@@ -17,7 +17,25 @@ _NOT_A_PLACE = {"Factory", "localtime"}  # The first is a placeholder, the secon
 
 
 def check(calendar: Calendar, *, now: datetime) -> None:
-    """Raise InvalidInput with the field of the first invalid value."""
+    """Raise InvalidInput with the field of the first invalid value, or if it does not open."""
+    check_values(calendar)
+    if next_open_at(calendar, now, now + OPEN_WITHIN) is None:
+        raise InvalidInput("calendar", f"has no open time in the next {OPEN_WITHIN.days} days")
+
+
+def check_waiting(calendar: Calendar, *, now: datetime) -> None:
+    """Raise InvalidInput as `check` does, and if work that is due when it is closed cannot wait."""
+    check(calendar, now=now)
+    if calendar.cut_off_policy != "next_open_window":
+        raise InvalidInput(
+            "calendar.cutOffPolicy", "must be next_open_window: what comes too late waits"
+        )
+    if next_before_cut_off(calendar, now, now + OPEN_WITHIN) is None:
+        raise InvalidInput("calendar.cutOff", "is before all opening times, so nothing is sent")
+
+
+def check_values(calendar: Calendar) -> None:
+    """Raise InvalidInput with the field of the first invalid value, whatever the time is."""
     _check_sizes(calendar)
     if calendar.time_zone not in _time_zones():
         raise InvalidInput(
@@ -38,8 +56,6 @@ def check(calendar: Calendar, *, now: datetime) -> None:
             raise InvalidInput(f"calendar.blackouts[{index}].until", "must be after from")
     if calendar.cut_off is not None:
         _check_cut_off(calendar, calendar.cut_off)
-    if next_open_at(calendar, now, now + OPEN_WITHIN) is None:
-        raise InvalidInput("calendar", f"has no open time in the next {OPEN_WITHIN.days} days")
 
 
 @cache  # Reads all files of the time zones, for 7 ms.

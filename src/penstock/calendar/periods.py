@@ -31,6 +31,16 @@ def next_open_at(
     return None if period is None else period.starts_at
 
 
+def next_before_cut_off(
+    calendar: Calendar, from_at: datetime, until_at: datetime
+) -> datetime | None:
+    """Return the first instant in [from_at, until_at) that is open and before its day's cut-off."""
+    for period in periods(calendar, from_at, until_at):
+        if period.cut_off_at is None or period.starts_at < period.cut_off_at:
+            return period.starts_at
+    return None
+
+
 def open_periods(calendar: Calendar, from_at: datetime, until_at: datetime) -> list[Period]:
     """Return the periods between two instants, sorted, disjoint, and clipped to them."""
     return list(periods(calendar, from_at, until_at))

@@ -1,8 +1,9 @@
-"""Parse values of the command line: durations, instants, item ids, and a lane's policy."""
+"""Parse values of the command line: durations, instants, amounts, item ids, and a lane's policy."""
 
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from math import isfinite
 from typing import Any
 
@@ -122,3 +123,13 @@ def _number(field: PolicyField, value: str) -> int | float:
 
 ITEM_ID = click.IntRange(1, ID_MAX)
 LIMIT = click.IntRange(1, 10_000)
+
+
+def parse_amount(text: str | None, *, field: str) -> Decimal | None:
+    """Return the exact amount of an option, if it is given; raises InvalidInput."""
+    if text is None:
+        return None
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise InvalidInput(field, f"{text!r} is not an amount") from None

@@ -18,6 +18,7 @@ from penstock.contract.http import Endpoint
 from penstock.contract.resources import Resources
 from penstock.kernel.guard import DEFAULT_GUARDS
 from penstock.kernel.kind import AnyKind
+from penstock.kernel.lane import FIXED_ENDING
 from penstock.postgres.pool import Connection
 
 
@@ -43,15 +44,19 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class FixedField:
-    """A field of a lane's policy that the environment sets at every start, and what says so.
+    """A field of a lane's policy that a variable of the environment sets at every start.
 
-    `pointer` completes a refusal to change the field otherwise, such as "DISPATCH_MAX_ATTEMPTS sets
-    it".
+    A process without the variable leaves the field and its guard as they are.
     """
 
     field: str
     value: Any
-    pointer: str
+    variable: str
+
+    @property
+    def pointer(self) -> str:
+        """Completes a refusal to change the field otherwise."""
+        return f"{self.variable}{FIXED_ENDING}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +79,22 @@ class OwnedLane:
         return defaults | dict(self.guards)
 
 
+FindKinds: TypeAlias = Callable[[], Awaitable[Sequence[AnyKind]]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
     """What runs: built when the app opens, with its resources, and closed when it closes.
 
-    `apis` are objects that Python code gets by their type, with `app.api(Mailer)`. `fixed_fields`
-    are set for a lane at every start, also for one that exists already. `close` is called in the
-    reverse order, as what was opened last may use what was opened first.
+    `find_kinds` returns those of lanes that rows of the domain name: workers look for them every
+    few seconds, so a row needs no restart. `apis` are objects that Python code gets by their type,
+    with `app.api(Mailer)`. `fixed_fields` are set for a lane at every start, also for one that
+    exists already. `close` is called in the reverse order, as what was opened last may use what was
+    opened first.
     """
 
     kinds: Sequence[AnyKind] = ()
+    find_kinds: FindKinds | None = None
     endpoints: Sequence[Endpoint] = ()
     services: Sequence[Service] = ()
     apis: Sequence[object] = ()

@@ -75,8 +75,9 @@ class Stream:
 class Endpoint:
     """One method of one path. `scope` None means that no key is needed.
 
-    `streams` says, by media type, what a streamed body holds and what is answered to it. `tag`
-    groups endpoints for readers; the app gives those of a domain the domain's name.
+    `streams` says, by media type, what a streamed body holds and what is answered to it.
+    `keys_are_unique`: a body in which an object has a key twice is refused. `tag` groups endpoints
+    for readers; the app gives those of a domain the domain's name.
     """
 
     method: Method
@@ -94,6 +95,7 @@ class Endpoint:
     body_is_optional: bool
     body_decoder: msgspec.json.Decoder[Any] | None
     answer_type: Any
+    keys_are_unique: bool = False
     tag: str | None = None
 
 
@@ -109,6 +111,7 @@ def endpoint(  # noqa: PLR0913  One argument per column of the table.
     takes_headers: tuple[str, ...] = (),
     streams: Mapping[str, tuple[Any, Any]] | None = None,
     body_bytes_max: int = SMALL_BODY_BYTES_MAX,
+    keys_are_unique: bool = False,
 ) -> Endpoint:
     """Describe an endpoint; the types are those of `handle(call: Call[parameters, body])`.
 
@@ -138,6 +141,7 @@ def endpoint(  # noqa: PLR0913  One argument per column of the table.
         body_is_optional=body_is_optional,
         body_decoder=msgspec.json.Decoder(body_type) if has_json else None,
         answer_type=_answer_type(returned),
+        keys_are_unique=keys_are_unique,
     )
 
 

@@ -66,11 +66,13 @@ class Lease:
 class SlotRange:
     """Which slots a claim may assign: up to `ahead` from now, and none that is over after `delay`.
 
-    The delay is that from the claim to the start of its first items.
+    The delay is that from the claim to the start of its first items. `waits_for_cycle`: none before
+    the lane's dispatch interval is over, unless the caller keeps that interval by itself.
     """
 
     ahead: timedelta = SLOTS_AHEAD
     delay: timedelta = LATE_MIN
+    waits_for_cycle: bool = True
 
 
 USUAL_SLOTS = SlotRange()
@@ -135,7 +137,17 @@ async def claim(
     began_at = monotonic()
     due_at, item_id = cursor.start()
     rows = await db.fetch(
-        CLAIM, lane_id, due_at, item_id, limit, worker, slots.ahead, now, LATE_MIN, slots.delay
+        CLAIM,
+        lane_id,
+        due_at,
+        item_id,
+        limit,
+        worker,
+        slots.ahead,
+        now,
+        LATE_MIN,
+        slots.delay,
+        slots.waits_for_cycle,
     )
     if not rows:
         return None  # The lane is gone.

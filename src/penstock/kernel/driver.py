@@ -121,9 +121,7 @@ def _translate(lane: str, failure: BaseException) -> PenstockError | None:
             return InvalidInput("payload", _message(raised))
         case "PS409":
             clash = json.loads(_detail(raised))
-            return KeyConflict(
-                lane, clash["key"], clash["item_id"], clash["stored_hash"], clash["given_hash"]
-            )
+            return KeyConflict(lane=lane, **clash)
         case "23514" if "not_after_follows_due_at" in _message(raised):
             return InvalidInput("not_after", "is before the item is due")
         case "22021":

@@ -114,8 +114,8 @@ def _staged(index: int, item: NewItem, payload_type: type[Any] | None) -> tuple[
 
 def check(item: NewItem) -> None:
     """Raise InvalidInput for a field, other than the payload, that the database would refuse."""
-    _check_key("key", item.key)
-    _check_key("order_key", item.order_key)
+    check_key("key", item.key)
+    check_key("order_key", item.order_key)
     check_instant("due_at", item.due_at)
     check_instant("not_after", item.not_after)
     if item.not_after is not None and item.not_after < (item.due_at or item.not_after):
@@ -145,10 +145,11 @@ def _check_limit_keys(keys: object) -> None:
     for name, value in given.items():
         if not isinstance(name, str) or re.fullmatch(NAME, name) is None:
             raise InvalidInput("limit_keys", NAME_RULE)
-        _check_key(f"limit_keys.{name}", cast("str", "" if value is None else value))
+        check_key(f"limit_keys.{name}", cast("str", "" if value is None else value))
 
 
-def _check_key(field: str, key: str | None) -> None:
+def check_key(field: str, key: str | None) -> None:
+    """Raise InvalidInput for a key that the database would refuse; None is allowed."""
     if key is None:
         return
     if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  Comes from callers.

@@ -63,7 +63,10 @@ class UnknownReplay(NotFound):
 
 @dataclass(eq=False)
 class KeyConflict(Conflict):
-    """The key was used before for another payload; both hashes are SHA-256 in hex."""
+    """The key was used before for another payload; both hashes are SHA-256 in hex.
+
+    `field` is what differs outside the payload, where a domain compares more than that.
+    """
 
     code: ClassVar[str] = "key-conflict"
     lane: str
@@ -71,8 +74,11 @@ class KeyConflict(Conflict):
     item_id: int | str | UUID
     stored_hash: str
     given_hash: str
+    field: str | None = None
 
     def __str__(self) -> str:
+        if self.field is not None:
+            return f"key {self.key!r} belongs to item {self.item_id} with another {self.field}"
         return (
             f"key {self.key!r} of lane {self.lane!r} belongs to item {self.item_id} "
             f"with another payload (stored {self.stored_hash}, given {self.given_hash})"

@@ -134,13 +134,20 @@ class Executor:
     def in_starting_order(self, lease: Lease) -> list[Claimed]:
         """Spread the starts over the lane's jitter window; return the earliest first.
 
+        What is overdue is spread from now on; from its due instant, all would start at once.
         Not in a lane with a rate: its starts are spaced already, and jitter could exceed the rate.
         """
         window = self.lane.jitter_window.total_seconds()
-        if window == 0 or self.lane.rate is not None:
+        takes_early = self.kind.takes_early
+        if self.lane.rate is not None or (window == 0 and takes_early is None):
             return lease.items
         spread = (
-            replace(claimed, start_in=claimed.start_in + random.uniform(0, window))  # noqa: S311
+            replace(
+                claimed,
+                start_in=0.0
+                if _is_taken_early(claimed, takes_early)
+                else max(0.0, claimed.start_in) + random.uniform(0, window),  # noqa: S311
+            )
             for claimed in lease.items
         )
         return sorted(spread, key=lambda claimed: claimed.start_in)
@@ -453,3 +460,9 @@ class Executor:
         if now - self._measured_at > MEASURE.total_seconds():
             self.ended_per_second = self._measured / (now - self._measured_at)
             self._measured_at, self._measured = now, 0
+
+
+def _is_taken_early(claimed: Claimed, takes_early: Callable[[Any], bool] | None) -> bool:
+    if takes_early is None or claimed.preloaded is None:
+        return False
+    return takes_early(claimed.preloaded.payload)

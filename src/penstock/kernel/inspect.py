@@ -125,13 +125,14 @@ class AuditView:
 class LaneDepth:
     """How many items of a lane are in each state, counted up to DEPTH_MAX.
 
-    `oldest_due_seconds` is of items that are ready, or parked behind a dead or held head;
-    `blocked_keys` are the order keys with such a head and followers. `expired_items` are those of
-    `expired_leases`, which no sweeper has ended yet.
+    `due` are those of `ready` that are due. `oldest_due_seconds` is of items that are ready, or
+    parked behind a dead or held head; `blocked_keys` are the order keys with such a head and
+    followers. `expired_items` are those of `expired_leases`, which no sweeper has ended yet.
     """
 
     lane: str
     ready: int
+    due: int
     parked: int
     leased: int
     held: int

@@ -13,6 +13,7 @@ P = TypeVar("P")
 
 HandleOne: TypeAlias = Callable[[Item[P]], Awaitable[Outcome | None]]
 HandleMany: TypeAlias = Callable[[list[Item[P]]], Awaitable[Sequence[Outcome | None]]]
+MayClaim: TypeAlias = Callable[[Connection], Awaitable[bool]]
 Preload: TypeAlias = Callable[[Connection, Sequence[Item[Any]]], Awaitable[Sequence[Any]]]
 RecordSettled: TypeAlias = Callable[
     [Connection, Sequence[SettledAttempt]], Awaitable[Sequence[str] | None]
@@ -31,11 +32,18 @@ class Kind(Generic[P]):
     `preload` gets all items of a claim and returns one value for each, which the handlers receive
     as payload: one query for hundreds of items. If it raises, the items are returned unstarted.
 
-    `record` writes what the domain itself keeps about settled attempts, in the transaction that
-    settles them. If it raises, that transaction is rolled back and settled again, so it must not
-    fail for an item's sake. Attempts whose lease expired do not pass through it: the sweeper, which
-    runs in any process, ends them. If it returns states, one for each attempt that it recorded,
-    `attempts_total` counts the attempts by these in place of their outcomes.
+    `may_claim` is asked before each claim, on its connection: if it returns False, the lane's items
+    are left to another claimer, and it is asked again a second later.
+
+    `takes_early` gets what was preloaded, and returns whether the handler takes that item as soon
+    as it is claimed: it passes on by itself how long the item has to wait, for its due instant and
+    for the jitter. In a lane with a rate it has no effect, as the rate decides the start.
+
+    `record` writes what the domain itself keeps about settled attempts, all of one lease, in the
+    transaction that settles them. If it raises, that transaction is rolled back and settled again,
+    so it must not fail for an item's sake. Attempts whose lease expired do not pass through it: the
+    sweeper, which runs in any process, ends them. If it returns states, one for each attempt that
+    it recorded, `attempts_total` counts the attempts by these in place of their outcomes.
 
     `is_blocking` is set for a plain function that runs in threads, which cannot be cancelled.
     """
@@ -45,6 +53,8 @@ class Kind(Generic[P]):
     handle: HandleOne[Any] | None = None
     handle_many: HandleMany[Any] | None = None
     preload: Preload | None = None
+    may_claim: MayClaim | None = None
+    takes_early: Callable[[Any], bool] | None = None
     record: RecordSettled | None = None
     timeout: timedelta = TIMEOUT
     when_unknown: Callable[[str], Outcome] = field(default=Retry)

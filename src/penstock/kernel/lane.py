@@ -28,6 +28,9 @@ LIST_LANES = statement(__package__, "list_lanes.sql")
 OWN_LANE = statement(__package__, "own_lane.sql")
 SET_LANE = statement(__package__, "set_lane.sql")
 
+# How the guard of a field ends that a variable of the environment fixes.
+FIXED_ENDING = " sets it"
+
 Ordering = Literal["none", "per_key"]
 OnDeadHead = Literal["block", "park", "skip"]
 OnLost = Literal["retry", "hold"]
@@ -302,16 +305,25 @@ def lane_policy_table() -> str:
 async def _own(
     db: Connection, name: str, *, who: str, owner: str, guards: Mapping[str, str]
 ) -> None:
-    """Bring the owner and the guards of an existing lane up to what its domain declares."""
+    """Bring the owner and the guards of an existing lane up to what its domain declares.
+
+    Guards of fields that the environment of another process fixes stay: it may be running.
+    """
     lane = await read_lane(db, name)
     if lane.owner not in (None, owner):
         raise LaneIsOwned(name, lane.owner, "another owner", "choose another name for your lane")
+    fixed = {verb: why for verb, why in lane.guards.items() if why.endswith(FIXED_ENDING)}
+    guards = {**guards, **{verb: why for verb, why in fixed.items() if not _fixes(guards, verb)}}
     if (lane.owner, lane.guards) == (owner, guards):
         return
     await db.execute(OWN_LANE, name, owner, json.dumps(guards))
     before = {"owner": lane.owner, "guards": lane.guards}
     after = {"owner": owner, "guards": guards}
     await audit(db, who, "lane.changed", subject=name, before=before, after=after)
+
+
+def _fixes(guards: Mapping[str, str], verb: str) -> bool:
+    return guards.get(verb, "").endswith(FIXED_ENDING)
 
 
 def _to_json(field: str, value: object) -> object:

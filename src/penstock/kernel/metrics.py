@@ -29,12 +29,12 @@ REQUEUED = Counter(
 )
 WORKFLOWS = Counter(
     "dispatch_workflow_started_total",
-    "Workflows started; empty without an integration that starts workflows.",
+    "Executions started: payments that the built-in engine has executed, and workflows.",
     LANE,
 )
 WORKFLOW_FAILURES = Counter(
     "dispatch_workflow_start_failures_total",
-    "Workflow starts that failed; empty without an integration that starts workflows.",
+    "Starts of executions that failed. A payment that is tried again may be counted again.",
     LANE,
 )
 GAUGE_FAILURES = Counter(
@@ -50,11 +50,18 @@ DEPTH = Gauge(
     "`DEAD`.",
     ("lane", "status"),
 )
+DUE = Gauge(
+    "dispatch_due_depth",
+    "Items that are ready and due. Unlike `dispatch_queue_depth`, it does not count what waits for "
+    "its time.",
+    LANE,
+)
 PENDING = Gauge("outbox_pending_depth", "Items that wait, ready or parked.", LANE)
 OLDEST_SECONDS = Gauge(
     "oldest_pending_age_seconds",
     "How long the oldest due item has been due, in seconds; 0 if none is due. Of items that are "
-    "ready, or parked behind a dead or held head.",
+    "ready, or parked behind a dead or held head. In an ordered lane an item that is snoozed for "
+    "up to a minute each time counts from its first due instant.",
     LANE,
 )
 BLOCKED = Gauge(
@@ -78,5 +85,6 @@ CLOCK_OFFSET = Gauge(
 
 METRICS = (
     CLAIMED, WORKFLOWS, WORKFLOW_FAILURES, CYCLE_SECONDS, WAKE_UPS, CLAIMS, LATENCY_MS, ATTEMPTS,
-    REQUEUED, GAUGE_FAILURES, DEPTH, PENDING, OLDEST_SECONDS, BLOCKED, DEAD, STUCK, CLOCK_OFFSET,
+    REQUEUED, GAUGE_FAILURES, DEPTH, DUE, PENDING, OLDEST_SECONDS, BLOCKED, DEAD, STUCK,
+    CLOCK_OFFSET,
 )  # fmt: skip

@@ -1,7 +1,8 @@
 """One lane in one worker process: a loop that claims and a loop that settles.
 
 Each has its own connection, so the server claims one batch and settles another while the handlers
-of a third run: one loop for both left either the server or the handlers idle.
+of a third run: one loop for both left either the server or the handlers idle. Another loop promotes
+followers that a settle had to leave.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from penstock.kernel.lane import Lane
 from penstock.kernel.lease import EndedBatch, HeldLeases
 from penstock.kernel.limit_key import StartGate
 from penstock.kernel.preload import preload
+from penstock.kernel.promote import promote_vacated
 from penstock.kernel.settle import Settled, settle
 from penstock.kernel.wake import Wake
 from penstock.postgres.clock import DatabaseClock
@@ -40,12 +42,15 @@ CLAIM_PAUSE = timedelta(milliseconds=10)
 # An emptied lane claims again at a notification or a due instant. If these come all the time, the
 # items of this interval are claimed together.
 LOOK_PAUSE = timedelta(milliseconds=5)
+# Most producers commit within this time. After these tries, the sweeper looks for the key.
+PROMOTE_PAUSE = timedelta(milliseconds=20)
+PROMOTE_TRIES = 25
 AWAY_PAUSE = timedelta(seconds=1)  # A restart of PostgreSQL takes about as long.
 
 
 @dataclass(slots=True)
 class LaneRunner:
-    """The two loops of one lane. The worker passes them policies and notifications."""
+    """The loops of one lane. The worker passes them policies and notifications."""
 
     pool: Pool
     kind: AnyKind
@@ -60,6 +65,8 @@ class LaneRunner:
     leases: HeldLeases = field(default_factory=HeldLeases)
     executor: Executor = field(init=False)
     _settles: Wake = field(default_factory=Wake)
+    _promotes: Wake = field(default_factory=Wake)
+    _promote_tries: int = 0  # Left for keys whose followers could not be promoted.
     _claimed_at: float = 0.0
     _news_taken_at: float = 0.0
     _is_emptied: bool = False  # Whether the last claim took all that was due.
@@ -88,8 +95,9 @@ class LaneRunner:
             self.executor.begin(group)
             spawn(group, self._repeat(lambda: self._claim_once(group), self.wake))
             spawn(group, self._repeat(self._settle_once, self._settles))
-        self.wake.cancel()
-        self._settles.cancel()
+            spawn(group, self._repeat(self._promote_once, self._promotes))
+        for wake in (self.wake, self._settles, self._promotes):
+            wake.cancel()
 
     def polled(self, lane: Lane, *, due_in: float | None, is_behind: bool) -> None:
         """Apply the current policy, and claim when the first item is due.
@@ -111,8 +119,11 @@ class LaneRunner:
     def stop(self, *, grace: timedelta) -> None:
         """Stop claiming, return the items that have not started; the others may run for `grace`."""
         self.executor.stop(grace=grace)
-        self.wake.now()
-        self._settles.now()
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        for wake in (self.wake, self._settles, self._promotes):
+            wake.now()
 
     async def _repeat(self, once: Callable[[], Awaitable[bool]], wake: Wake) -> None:
         """Call `once` while it makes progress; else wait for `wake`, or return after a stop."""
@@ -125,9 +136,8 @@ class LaneRunner:
                 progressed = False
             # A claim under way may still return a lease, which must be settled.
             if self.executor.is_stopping and self.leases.is_empty() and not self._is_claiming:
-                # The other loop may be waiting for this.
-                self.wake.now()
-                self._settles.now()
+                # The other loops may be waiting for this.
+                self._wake_all()
                 return
             if not progressed:
                 await wake.wait()
@@ -157,6 +167,9 @@ class LaneRunner:
         was_rewinding = self.cursor.is_rewinding()
         with database_away():
             async with self.pool.acquire() as db:
+                if self.kind.may_claim is not None and not await self.kind.may_claim(db):
+                    self._is_emptied = True  # The worker's poll looks again.
+                    return False
                 found = await claim(
                     db,
                     self.lane.lane_id,
@@ -229,6 +242,10 @@ class LaneRunner:
         """
         if self.lane.rate is not None or self.lane.concurrency_total is not None:
             return self.lane.concurrency
+        if self.lane.dispatch_interval or self.lane.jitter_window:
+            # A whole batch, also beside handlers of the one before: how many end in a second
+            # says nothing about handlers whose items wait for a cycle or their jitter.
+            return self.lane.concurrency + self.lane.batch_size
         quick = int(self.executor.ended_per_second * PREFETCH.total_seconds())
         return max(self.lane.concurrency, min(2 * self.lane.batch_size, quick))
 
@@ -270,23 +287,50 @@ class LaneRunner:
             self.log.warning("lease.lost", lane=lane, token_id=token, item_count=len(ended))
         self.leases.mark_settled(batch)
         endings = Counter(type(each.ending) for each in ended)
-        for state, count in _states(endings, settled).items():
+        for state, count in self._states(endings, settled).items():
             self.meter.count(metrics.ATTEMPTS, count, lane=lane, state=state)
         took = [each.duration_ms for each in ended if each.ending is not RETURNED]
         self.meter.observe_all(metrics.LATENCY_MS, took, lane=lane)
         if settled is not None and settled.again_in is not None:
             self.wake.within(settled.again_in)
+        if settled is not None and settled.has_vacated:
+            self._promote_within_tries(PROMOTE_TRIES)
         if Returned in endings:
             self.cursor.rewind()
         frees_places = self.lane.concurrency_total is not None
         if Returned in endings or self.lane.ordering == "per_key" or frees_places:
             self.wake.now()  # Returned or promoted items, or those without a place, may be due.
 
+    def _states(self, endings: Counter[type], settled: Settled | None) -> Counter[str]:
+        """Return the attempts by outcome, or by the states that the domain gives them.
 
-def _states(endings: Counter[type], settled: Settled | None) -> Counter[str]:
-    """Return the attempts by outcome, or by the states that the domain gives them."""
-    states = Counter({ending.__name__.lower(): count for ending, count in endings.items()})
-    if settled is None or settled.states is None:
-        return states
-    returned = Returned.__name__.lower()  # Not attempts: no domain records them.
-    return Counter(settled.states) + Counter({returned: states[returned]})
+        A late result has no state of a domain: it counts the attempt when it records it as lost.
+        """
+        states = Counter({ending.__name__.lower(): count for ending, count in endings.items()})
+        if settled is None:
+            return states if self.kind.record is None else Counter()
+        if settled.states is None:
+            return states
+        returned = Returned.__name__.lower()  # Not attempts: no domain records them.
+        return Counter(settled.states) + Counter({returned: states[returned]})
+
+    # ------------------------------------------------------------------------------- promoting
+
+    async def _promote_once(self) -> bool:
+        """Promote followers that their producer had not committed yet when their head ended."""
+        tries, self._promote_tries = self._promote_tries, 0
+        if not tries:
+            return False
+        with database_away():
+            async with self.pool.acquire() as db:
+                promoted = await promote_vacated(db, lane_id=self.lane.lane_id)
+        if promoted.keys:
+            self.cursor.rewind()
+            self.wake.now()
+        if promoted.keys_left:
+            self._promote_within_tries(tries - 1)
+        return False
+
+    def _promote_within_tries(self, tries: int) -> None:
+        self._promote_tries = max(self._promote_tries, tries)
+        self._promotes.within(PROMOTE_PAUSE.total_seconds())

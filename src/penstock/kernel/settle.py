@@ -23,6 +23,7 @@ from penstock.kernel.item import (
 from penstock.kernel.kind import RecordSettled
 from penstock.kernel.lane import Lane
 from penstock.kernel.promote import bury_heads, promote
+from penstock.postgres.array import to_array
 from penstock.postgres.pool import Connection
 from penstock.postgres.statement import statement
 
@@ -60,10 +61,12 @@ class Settled(msgspec.Struct, frozen=True):
     """The results were accepted. `again_in`: seconds until the first repeated item is due.
 
     `states` are the domain's own names of the endings, if its `record` returned them.
+    `has_vacated`: the followers of some heads could not be promoted yet.
     """
 
     again_in: float | None
     states: Sequence[str] | None = None
+    has_vacated: bool = False
 
 
 async def settle(
@@ -87,9 +90,9 @@ async def settle(
         SETTLE,
         lease.token,
         closes,
-        _array([each.claimed.id for each in ended]),
-        _array([each.duration_ms for each in ended]),
-        _array(places),
+        to_array([each.claimed.id for each in ended]),
+        to_array([each.duration_ms for each in ended]),
+        to_array(places),
         [each.outcome for each in written],
         [each.again_in for each in written],
         [each.reason for each in written],
@@ -103,6 +106,7 @@ async def settle(
         await _keep_late(db, lease, ended, records=records, now=now)
         return None
     states: Sequence[str] | None = None
+    has_vacated = False
     if lane.ordering == "per_key" or record_settled is not None:
         # What an earlier settle has written must be neither promoted nor recorded again.
         fresh = [
@@ -111,16 +115,11 @@ async def settle(
             if each.claimed.id not in repeated
         ]
         if lane.ordering == "per_key":
-            await _promote_followers(db, lane, fresh)
+            has_vacated = await _promote_followers(db, lane, fresh)
         if record_settled is not None:
             states = await record_settled(db, _settled_attempts(lease, fresh))
     waits = (each.again_in for each in written if each.again_in is not None)
-    return Settled(min(waits, default=None), states)
-
-
-def _array(numbers: list[int]) -> str:
-    """Return numbers as a PostgreSQL array literal; faster than the driver's encoder."""
-    return f"{{{','.join(map(str, numbers))}}}"
+    return Settled(min(waits, default=None), states, has_vacated)
 
 
 def _written(
@@ -192,8 +191,11 @@ def _again(
 
 async def _promote_followers(
     db: Connection, lane: Lane, ended: Sequence[tuple[Ended, Record]]
-) -> None:
-    """Promote the followers of heads that are done, and apply `on_dead_head` to dead ones."""
+) -> bool:
+    """Promote the followers of heads that are done, and apply `on_dead_head` to dead ones.
+
+    Returns whether a done head's key could not be promoted yet.
+    """
     done: list[str] = []
     dead: list[tuple[int, str]] = []
     for each, written in ended:
@@ -204,10 +206,10 @@ async def _promote_followers(
             done.append(claimed.order_key)
         elif written.outcome == "dead":
             dead.append((claimed.id, claimed.order_key))
-    if done:
-        await promote(db, lane.lane_id, done)
+    left = await promote(db, lane.lane_id, done) if done else 0
     if dead:
         await bury_heads(db, lane.lane_id, dead)
+    return left > 0
 
 
 def _settled_attempts(lease: Lease, ended: Sequence[tuple[Ended, Record]]) -> list[SettledAttempt]:
@@ -275,6 +277,8 @@ def _attempts(attempts_max: object, lane: Lane) -> int:
 def to_text(reason: object) -> str:
     """Return a reason that PostgreSQL can store."""
     clean = str(reason)[:REASON_LENGTH_MAX].replace("\x00", "\ufffd")
+    if clean.isascii():
+        return clean  # Nearly always.
     return clean.encode("utf-8", "replace").decode()
 
 

@@ -14,7 +14,7 @@ from penstock.base.log import Logger
 from penstock.base.meter import Meter
 from penstock.kernel import metrics
 from penstock.kernel.heartbeat import FORGOTTEN_AFTER, forget_workers
-from penstock.kernel.promote import bury_heads, promote
+from penstock.kernel.promote import bury_heads, promote_vacated
 from penstock.kernel.replay import continue_replays
 from penstock.kernel.retain import open_days, retain, trim_day, trim_retained
 from penstock.postgres.pool import Connection, Pool, Row, database_away
@@ -23,7 +23,6 @@ from penstock.postgres.statement import statement
 SWEEP_DUE = statement(__package__, "sweep_due.sql")
 RESCUE = statement(__package__, "rescue.sql")
 EXPIRE = statement(__package__, "expire.sql")
-PROMOTE_VACATED = statement(__package__, "promote_vacated.sql")
 
 SWEEP_INTERVAL = timedelta(seconds=5)  # An item whose worker died waits for its lease and this.
 LEASES_MAX = 20  # 10,000 items at the default batch size: one short transaction.
@@ -68,7 +67,7 @@ async def sweep(pool: Pool, *, meter: Meter, log: Logger, now: datetime | None =
         swept = Swept(
             rescued=await rescue(db, meter=meter, now=now) if due["has_expired_leases"] else 0,
             expired=await expire(db, now=now) if due["has_passed_deadlines"] else 0,
-            lines_moved=await promote_vacated(db) if due["has_vacated_keys"] else 0,
+            lines_moved=(await promote_vacated(db)).keys if due["has_vacated_keys"] else 0,
             replayed=await continue_replays(db, now=now) if due["has_replays"] else 0,
             examined=(await _trim(db, log=log, now=now) if due["has_days_to_trim"] else 0)
             + (await trim_retained(db, now=now) if due["has_retained_items"] else 0),
@@ -125,15 +124,6 @@ async def expire(db: Connection, *, now: datetime | None = None) -> int:
         rows = await db.fetch(EXPIRE, ITEMS_MAX, now)
         await _bury(db, rows)
     return sum(row["items_expired"] for row in rows)
-
-
-async def promote_vacated(db: Connection) -> int:
-    """Promote keys that could not be promoted when their head ended."""
-    async with db.transaction():
-        rows = await db.fetch(PROMOTE_VACATED, ITEMS_MAX)
-        for row in rows:
-            await promote(db, row["lane_id"], row["order_keys"])
-    return sum(len(row["order_keys"]) for row in rows)
 
 
 async def _bury(db: Connection, rows: list[Row]) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from secrets import token_hex
@@ -39,12 +39,16 @@ SETTLE_GRACE = timedelta(seconds=5)  # A hundred times the duration of a settle.
 HEARTBEAT_SHARE = 3  # A lease is renewed after a third of its duration: two renewals may fail.
 HEARTBEAT_CHECK = timedelta(milliseconds=250)  # A quarter of the shortest lease.
 
+LOOK_FOR_LANES = timedelta(seconds=5)  # That rows of a domain name.
 BLOCKED_MAX = timedelta(seconds=30)  # Of a worker without lanes; a third of it, as of a lease.
 
 
 @dataclass(slots=True, kw_only=True)
 class Worker:
-    """Runs the items of `kinds` until stopped. Many workers may run on one database."""
+    """Runs the items of `kinds` until stopped. Many workers may run on one database.
+
+    `find_kinds` returns those of lanes that are found in the database, also while the worker runs.
+    """
 
     dsn: str
     pool: Pool
@@ -59,6 +63,7 @@ class Worker:
     poll_interval: timedelta = POLL_INTERVAL
     grace: timedelta = timedelta(seconds=20)
     hears_notifications: bool = True
+    find_kinds: Callable[[], Awaitable[Sequence[AnyKind]]] | None = None
     _runners: dict[int, LaneRunner] = field(default_factory=dict)
     _repoll: asyncio.Event = field(default_factory=asyncio.Event)
     _is_clock_off: bool = False
@@ -70,17 +75,7 @@ class Worker:
         cancelled and settled as unknown.
         """
         for kind in self.kinds:
-            lane = await read_lane(self.pool, kind.lane)
-            self._runners[lane.lane_id] = LaneRunner(
-                pool=self.pool,
-                kind=kind,
-                lane=lane,
-                worker=self.name,
-                gate=self.gate,
-                meter=self.meter,
-                log=self.log.bind(lane=lane.name),
-                clock=self.clock,
-            )
+            await self._add_runner(kind)
         self.log.info("worker.started", worker=self.name, lane_count=len(self._runners))
         watchers = [self._poll_forever(), self._extend_forever(), self._report_forever()]
         if self.hears_notifications:
@@ -96,13 +91,29 @@ class Worker:
             )
         self.log.info("worker.stopped", worker=self.name)
 
+    async def _add_runner(self, kind: AnyKind) -> LaneRunner:
+        lane = await read_lane(self.pool, kind.lane)
+        self._runners[lane.lane_id] = runner = LaneRunner(
+            pool=self.pool,
+            kind=kind,
+            lane=lane,
+            worker=self.name,
+            gate=self.gate,
+            meter=self.meter,
+            log=self.log.bind(lane=lane.name),
+            clock=self.clock,
+        )
+        return runner
+
     async def _run_lanes(self, stop: asyncio.Event) -> None:
         async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as group:
             for runner in self._runners.values():
-                name = f"lane {runner.lane.name}"
-                spawn(group, supervise(runner.run, name=name, log=self.log), name=name)
-                runner.wake.now()
-            await stop.wait()
+                self._start(runner, group)
+            async with alongside(
+                # The lanes that run must not stop because others cannot be read.
+                supervise(lambda: self._find_lanes(group), name="find lanes", log=self.log)
+            ):
+                await stop.wait()
             self.log.info("worker.stopping", worker=self.name)
             for runner in self._runners.values():
                 runner.stop(grace=self.grace)
@@ -110,6 +121,26 @@ class Worker:
             limit.reschedule(
                 asyncio.get_running_loop().time() + (self.grace + SETTLE_GRACE).total_seconds()
             )
+
+    def _start(self, runner: LaneRunner, group: asyncio.TaskGroup) -> None:
+        name = f"lane {runner.lane.name}"
+        spawn(group, supervise(runner.run, name=name, log=self.log), name=name)
+        runner.wake.now()
+
+    async def _find_lanes(self, group: asyncio.TaskGroup) -> None:
+        """Run lanes that the database names, and those that it names later."""
+        if self.find_kinds is None:
+            return
+        while True:
+            try:
+                with database_away():
+                    for kind in await self.find_kinds():
+                        if kind.lane not in {each.name for each in self.lanes}:
+                            self._start(await self._add_runner(kind), group)
+                            self.log.info("lane.found", worker=self.name, lane=kind.lane)
+            except DatabaseAway as away:
+                self.log.warning("poll.failed", worker=self.name, reason=away.reason)
+            await asyncio.sleep(LOOK_FOR_LANES.total_seconds())
 
     def _blocked_limit(self) -> timedelta:
         """Return for how long the loop may be blocked: a renewal is late then."""
@@ -218,8 +249,8 @@ class Worker:
 
     async def _report_forever(self) -> None:
         """Update this worker's row; in its own task, so that a lock on it delays no renewal."""
-        lanes = sorted(runner.lane.name for runner in self._runners.values())
         while True:
+            lanes = sorted(runner.lane.name for runner in self._runners.values())
             await self._report(report_worker(self.pool, self.name, lanes))
             await asyncio.sleep(HEARTBEAT_INTERVAL.total_seconds())
 

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
 from penstock.base.errors import InvalidInput
+from penstock.base.unique_keys import check_unique_keys
 from penstock.base.watchdog import Watchdog
 from penstock.contract.http import Endpoint, NoParameters, Stream
 from penstock.contract.paging import is_whole_number
@@ -101,6 +102,8 @@ async def decode_body(endpoint: Endpoint, request: Request, slow_bodies: Watchdo
         _refuse_form(request)  # Without a body, nobody sends a media type.
     try:
         body = endpoint.body_decoder.decode(raw)
+        if endpoint.keys_are_unique:
+            check_unique_keys(raw)
     except msgspec.ValidationError as refused:
         raise _named(refused) from refused
     except (msgspec.DecodeError, UnicodeDecodeError) as malformed:

@@ -68,6 +68,34 @@ async def test_finish_cancels_its_work_after_the_grace() -> None:
     assert task.cancelled()
 
 
+async def test_finish_waits_for_a_future_before_the_cancellation_goes_on() -> None:
+    """A call in a batch has no task of its own; it must be answered all the same."""
+    answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async with asyncio.TaskGroup() as group:
+        task = spawn(group, finish(answer, within=LONG))
+        await turn_of_the_loop()
+        task.cancel()
+        await turn_of_the_loop()
+        is_waiting = not answer.done() and not task.done()
+        answer.set_result(42)
+
+    assert is_waiting
+    assert task.cancelled()
+
+
+async def test_finish_cancels_a_future_after_the_grace() -> None:
+    answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async with asyncio.TaskGroup() as group:
+        task = spawn(group, finish(answer, within=NONE))
+        await turn_of_the_loop()
+        task.cancel()
+
+    assert answer.cancelled()
+    assert task.cancelled()
+
+
 async def test_supervise_restarts_what_fails_and_logs_it() -> None:
     runs = 0
 

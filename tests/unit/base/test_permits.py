@@ -56,6 +56,37 @@ async def test_a_wait_that_is_cancelled_loses_no_permit(*, is_given: bool) -> No
     assert not permits.try_take()
 
 
+async def test_fewer_permits_hold_once_the_others_are_released() -> None:
+    """A limit that is lowered must hold for the calls after it, also for those that wait."""
+    permits = Permits(2)
+    assert permits.try_take()
+    assert permits.try_take()
+    permits.resize(1)
+    async with asyncio.TaskGroup() as group:
+        waiting = spawn(group, permits.wait(soon()))
+        await turn_of_the_loop()
+        permits.release()
+        await turn_of_the_loop()
+        assert not waiting.done()
+        permits.release()
+
+    assert waiting.result()
+    assert not permits.try_take()
+
+
+async def test_more_permits_are_given_to_those_that_wait() -> None:
+    permits = Permits(1)
+    assert permits.try_take()
+    async with asyncio.TaskGroup() as group:
+        waiting = spawn(group, permits.wait(soon()))
+        await turn_of_the_loop()
+        permits.resize(3)
+
+    assert waiting.result()
+    assert permits.try_take()
+    assert not permits.try_take()
+
+
 async def test_a_wait_ends_without_a_permit_at_its_time() -> None:
     permits = Permits(1)
     assert permits.try_take()

@@ -9,7 +9,14 @@ from pydantic import AliasChoices, AliasPath, BaseModel, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from penstock.base.errors import BadSetting
-from penstock.base.settings import Settings, read_once, read_section, settings, variables_of
+from penstock.base.settings import (
+    Settings,
+    environment_with,
+    read_once,
+    read_section,
+    settings,
+    variables_of,
+)
 from penstock.compose.kafka import KafkaSettings
 
 
@@ -30,6 +37,25 @@ def test_an_empty_environment_gives_working_settings() -> None:
     assert (found.host, found.port) == ("127.0.0.1", 8080)
     assert (found.pool_size_min, found.pool_size_max) == (5, 20)
     assert found.payload_bytes_max == 262_144
+
+
+def test_a_child_process_gets_the_given_settings_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A demo must not work on the database that the environment names."""
+    monkeypatch.setenv("PENSTOCK_DATABASE_URL", "postgresql://production")
+    monkeypatch.setenv("DISPATCH_MAX_ATTEMPTS", "7")
+    monkeypatch.setenv("TEMPORAL_API_KEY", "secret")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+
+    found = environment_with({"PENSTOCK_LOG_LEVEL": "error"})
+
+    assert {name: found.get(name) for name in ("LANG", "PENSTOCK_LOG_LEVEL")} == {
+        "LANG": "C.UTF-8",
+        "PENSTOCK_LOG_LEVEL": "error",
+    }
+    others = {"PENSTOCK_DATABASE_URL", "DISPATCH_MAX_ATTEMPTS", "TEMPORAL_API_KEY"}
+    assert not found.keys() & others
 
 
 @pytest.mark.covers("C28", "C29", "C30", "C31")

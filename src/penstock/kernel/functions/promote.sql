@@ -1,6 +1,7 @@
 -- Put the next follower of each key into ready; close the keys that have none. The caller's
--- transaction has just ended these keys' heads, so no other transaction promotes them.
-CREATE OR REPLACE FUNCTION penstock.promote(in_lane integer, keys text[]) RETURNS void
+-- transaction has just ended these keys' heads, so no other transaction promotes them. Returns how
+-- many keys could not be closed yet.
+CREATE OR REPLACE FUNCTION penstock.promote(in_lane integer, keys text[]) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE
     promoted text[] := penstock.promote_followers(in_lane, keys);
@@ -8,10 +9,10 @@ DECLARE
     locked text[];
 BEGIN
     IF cardinality(lonely) = 0 THEN
-        RETURN;
+        RETURN 0;
     END IF;
     -- Lock in one statement and read again in the next: a follower that was parked in between is
-    -- visible then. A key that a producer has locked is left to the sweeper, without waiting.
+    -- visible then. A key that a producer has locked is tried again later, without waiting.
     WITH found AS (
         SELECT order_key FROM penstock.active_key
         WHERE lane_id = in_lane AND order_key = ANY (lonely)
@@ -25,4 +26,5 @@ BEGIN
     INSERT INTO penstock.vacated_key (lane_id, order_key)
     SELECT in_lane, k FROM (SELECT unnest(lonely) EXCEPT SELECT unnest(locked)) AS missed (k)
     ON CONFLICT DO NOTHING;
+    RETURN cardinality(lonely) - cardinality(locked);
 END $$;
