@@ -58,7 +58,7 @@ def order(number: int, *, in_stock: bool) -> None:
             body="Thank you.",
             to=["Ada <ada@example.org>"],
             bcc=["archive@example.com"],
-            headers={"X-Penstock-Key": f"order-{number}", "X-Penstock-Tags": "orders"},
+            headers={"X-Penstock-Key": f"shop-order-{number}", "X-Penstock-Tags": "orders"},
         )
         mail.attach_alternative("<p>Thank you.</p>", "text/html")
         mail.send()

@@ -43,7 +43,7 @@ async def order(db: Connection, number: int) -> int:
         bcc=["archive@example.com"],
         subject=f"Order {number}",
         text="Thank you.",
-        key=f"order-{number}",
+        key=f"confirmation-of-order-{number}",
     )
     accepted = await app.api(Mailer).send(mail, connection=db)
     return accepted.id

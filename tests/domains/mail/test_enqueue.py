@@ -134,6 +134,28 @@ async def test_sql_refuses_what_could_never_be_sent(outbox: Outbox, arguments: s
     assert await count(outbox) == 0
 
 
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ("sender => 'nobody', recipients => '{a@b.org}'", "sender"),
+        ("sender => NULL, recipients => '{a@b.org}'", "sender"),
+        ("sender => 'a@b.org', recipients => '{a@b.org,nobody}'", "recipients[2]"),
+        ("sender => 'a@b.org', recipients => '{a@b.org}', cc => '{nobody}'", "cc[1]"),
+        ("sender => 'a@b.org', recipients => '{a@b.org}', reply_to => '{nobody}'", "reply_to[1]"),
+    ],
+)
+async def test_sql_names_the_parameter_of_a_bad_address(
+    outbox: Outbox, arguments: str, field: str
+) -> None:
+    query = f"SELECT penstock.send_mail({arguments}, subject => 'Hi', text => 't')"
+
+    with pytest.raises(asyncpg.InvalidParameterValueError) as refused:
+        await outbox.app.pool.fetchval(query)  # pyright: ignore[reportArgumentType]
+
+    assert str(refused.value).startswith(f"{field}: ")
+    assert await count(outbox) == 0
+
+
 async def test_others_cannot_enqueue_in_the_lanes_of_mail(outbox: Outbox) -> None:
     with pytest.raises(LaneIsOwned, match="POST /mails"):
         await outbox.app.enqueue("penstock.mail", {"hash": "x"})

@@ -26,7 +26,7 @@ async def test_a_mail_is_accepted_and_shown_with_its_story(
 
     assert accepted["is_new"]
     assert shown["mail"]["status"] == "queued"
-    assert shown["mail"]["last_error"] == "450 busy"
+    assert shown["mail"]["last_error"] == "450 4.2.1 busy"
     assert [each["result"] for each in shown["recipients"]] == ["sent", None]
     assert [each["outcome"] for each in shown["attempts"]] == ["retry"]
 
@@ -67,6 +67,26 @@ async def test_bad_input_is_refused_with_its_field_and_nothing_is_queued(
     assert refused.status_code == 400, refused.text
     assert refused.json()["field"] == field
     assert await outbox.app.pool.fetchval("SELECT count(*) FROM penstock.item") == 0
+
+
+async def test_a_template_that_pads_without_bound_is_refused_with_its_filter(
+    outbox: Outbox,
+) -> None:
+    template = {"name": "pad", "subject": "Hi", "text": "{{ name | center(width) }}"}
+    body_of(await outbox.client.post("/mail-templates", json=template), 201)
+    mail = {"from": "shop@example.com", "to": [ADA], "template": "pad"}
+
+    refused = await outbox.client.post(
+        "/mails", json=mail | {"variables": {"name": "Ada", "width": 10**9}}
+    )
+    accepted = await outbox.client.post(
+        "/mails", json=mail | {"variables": {"name": "Ada", "width": 9}}
+    )
+
+    assert refused.status_code == 400
+    assert refused.json()["field"] == "text"
+    assert "center" in refused.json()["detail"]
+    body_of(accepted, 202)
 
 
 async def test_an_attachment_that_is_too_large_is_refused(outbox: Outbox) -> None:
@@ -167,8 +187,41 @@ async def test_a_replay_sends_to_those_who_did_not_get_it(
     assert [each["result"] for each in shown["recipients"]] == ["sent", "sent"]
     (past,) = shown["past_results"]
     assert (past["recipient_no"], past["address"], past["result"]) == (1, BEN, "failed")
-    assert past["reply"] == "451 try later"
+    assert past["reply"] == "451 4.3.0 try later"
     assert past["replayed_at"] is not None
+
+
+async def test_a_partly_failed_mail_is_found_and_replayed_for_those_who_failed(
+    outbox: Outbox, relay: SmtpServer
+) -> None:
+    """Otherwise nobody sees that one of two recipients did not get the mail."""
+    relay.on("RCPT", "550 5.7.1 not allowed", argument=BEN)
+    mail_id = await outbox.send(ADA, BEN)
+    await outbox.run()
+
+    failed = body_of(await outbox.client.get("/mails", params={"status": "failed"}))["mails"]
+    body_of(await outbox.client.post(f"/mails/{mail_id}/replay"))
+    await outbox.run()
+
+    assert [each["id"] for each in failed] == [mail_id]
+    assert (failed[0]["recipients_sent"], failed[0]["recipients_failed"]) == (1, 1)
+    assert [each.recipients for each in relay.messages] == [(ADA,), (BEN,)]
+    row = await outbox.row(mail_id)
+    assert (row["status"], row["recipients_sent"], row["last_error"]) == ("sent", 2, None)
+
+
+async def test_a_suppressed_recipient_does_not_fail_the_mail_for_others(
+    outbox: Outbox, relay: SmtpServer
+) -> None:
+    """The list did what it is for; there is nothing to replay."""
+    await outbox.client.post("/mail-suppressions", json={"address": BEN})
+    mail_id = await outbox.send(ADA, BEN)
+
+    await outbox.run()
+
+    assert await outbox.results(mail_id) == ["sent", "suppressed"]
+    assert (await outbox.row(mail_id))["status"] == "sent"
+    assert len(relay.messages) == 1
 
 
 async def test_an_unknown_mail_is_not_found(outbox: Outbox) -> None:
@@ -218,12 +271,119 @@ async def test_a_bounce_suppresses_the_address(outbox: Outbox, relay: SmtpServer
     mail_id = await outbox.send(ADA)
     await outbox.run()
 
-    assert taken == {"bounces": 1, "suppressed": 1}
+    assert taken == {"bounces": 1, "suppressed": 1, "unmatched": 0}
     listed = body_of(await outbox.client.get("/mail-suppressions"))["suppressions"]
     assert [(each["address"], each["reason"]) for each in listed] == [(ADA, "hard_bounce")]
     assert (await outbox.row(mail_id))["last_error"] == "all recipients are suppressed"
     assert relay.messages == []
     assert (await outbox.client.delete(f"/mail-suppressions/{ADA}")).status_code == 204
+
+
+REPORTS = {
+    "a delivery report": (
+        "Content-Type: multipart/report; boundary=b\n\n--b\nContent-Type: message/delivery-status\n"
+        "\nReporting-MTA: dns; mx.example.org\n\nFinal-Recipient: rfc822; {recipient}\n"
+        "Action: failed\nStatus: 5.1.1\n--b\nContent-Type: message/rfc822\n\n"
+        "Message-ID: {message_id}\n\nHi\n--b--\n"
+    ),
+    "a complaint": (
+        "Content-Type: multipart/report; boundary=b\n\n--b\nContent-Type: message/feedback-report\n"
+        "\nFeedback-Type: abuse\nOriginal-Rcpt-To: {recipient}\n--b\n"
+        "Content-Type: message/rfc822\n\nMessage-ID: {message_id}\n\nHi\n--b--\n"
+    ),
+}
+
+
+async def report(outbox: Outbox, kind: str, **values: object) -> Any:
+    """Hand a report in, and return the answer."""
+    answer = await outbox.client.post(
+        "/mails/bounces",
+        content=REPORTS[kind].format(**values),
+        headers={"Content-Type": "message/rfc822"},
+    )
+    return body_of(answer)
+
+
+async def suppressed(outbox: Outbox) -> list[str]:
+    listed = body_of(await outbox.client.get("/mail-suppressions"))["suppressions"]
+    return [each["address"] for each in listed]
+
+
+@pytest.mark.parametrize("kind", REPORTS)
+async def test_a_report_about_a_mail_that_was_sent_suppresses_its_recipient(
+    outbox: Outbox, relay: SmtpServer, kind: str
+) -> None:
+    await outbox.send(ADA, BEN)
+    await outbox.run()
+    message_id = message_id_of(relay)
+
+    taken = await report(outbox, kind, recipient="Ada@example.org", message_id=message_id)
+
+    assert taken == {"bounces": 1, "suppressed": 1, "unmatched": 0}
+    assert await suppressed(outbox) == [ADA]
+
+
+@pytest.mark.parametrize("kind", REPORTS)
+async def test_a_report_that_matches_no_mail_suppresses_nobody(
+    outbox: Outbox, relay: SmtpServer, kind: str
+) -> None:
+    """Anybody can write a report; an address of a customer must not be lost by it."""
+    await outbox.send(ADA)
+    await outbox.run()
+    ours = message_id_of(relay)
+    salt = ours.partition(".")[2]
+    reported = [
+        (ADA, "<4711@elsewhere.example>"),  # Of no mail of this database.
+        (ADA, f"<4711.{salt}"),  # Of a mail that does not exist.
+        (BEN, ours),  # To somebody who was not a recipient.
+    ]
+
+    answers = [
+        await report(outbox, kind, recipient=recipient, message_id=message_id)
+        for recipient, message_id in reported
+    ]
+
+    assert answers == [{"bounces": 1, "suppressed": 0, "unmatched": 1}] * 3
+    assert await suppressed(outbox) == []
+
+
+def message_id_of(relay: SmtpServer) -> str:
+    (line,) = [
+        each for each in relay.messages[-1].content.splitlines() if each.startswith(b"Message-ID:")
+    ]
+    return line.partition(b" ")[2].decode()
+
+
+async def test_a_domain_of_another_group_is_refused_with_its_group(outbox: Outbox) -> None:
+    """It would leave the limit of that group without anybody noticing."""
+    google = {"name": "google", "domains": ["gmail.com", "example.org"]}
+    body_of(await outbox.client.put("/mail-groups", json=google))
+    other = {"name": "other", "domains": ["example.net", "gmail.com"]}
+
+    refused = await outbox.client.put("/mail-groups", json=other)
+    smaller = google | {"domains": ["example.org"]}
+    body_of(await outbox.client.put("/mail-groups", json=smaller))
+    body_of(await outbox.client.put("/mail-groups", json=other))
+
+    assert refused.status_code == 400
+    assert refused.json()["field"] == "domains"
+    assert "gmail.com in google" in refused.json()["detail"]
+    groups = body_of(await outbox.client.get("/mail-groups"))["groups"]
+    assert groups == [smaller, {"name": "other", "domains": ["example.net", "gmail.com"]}]
+
+
+@pytest.mark.parametrize("scope", ["relay", "group"])
+async def test_a_limit_of_something_unknown_is_refused(outbox: Outbox, scope: str) -> None:
+    """With a typing error in its name it would limit nothing."""
+    refused = await outbox.client.put(
+        "/mail-limits", json={"scope": scope, "name": "goggle", "per_second": 1}
+    )
+
+    assert refused.status_code == 400
+    assert (refused.json()["field"], scope in refused.json()["detail"]) == ("name", True)
+    for name in ("*", "default") if scope == "relay" else ("*",):
+        limit = {"scope": scope, "name": name, "per_second": 1}
+        body_of(await outbox.client.put("/mail-limits", json=limit))
 
 
 @pytest.mark.parametrize("reason", ["hard_bounce", "complaint", "unsubscribe", "manual"])

@@ -10,13 +10,18 @@ from penstock.base.errors import InvalidInput
 from penstock.domains.mail.template import (
     COMPILED_MAX,
     OUTPUT_LENGTH_MAX,
-    RANGE_MAX,
     SOURCE_LENGTH_MAX,
-    STEPS_MAX,
     Template,
     TemplateRenderer,
     languages_to_try,
     normalise_language,
+)
+from penstock.domains.mail.template_sandbox import (
+    MADE_LENGTH_MAX,
+    MEASURED_MAX,
+    RANGE_MAX,
+    STEPS_MAX,
+    WIDTH_MAX,
 )
 
 
@@ -249,6 +254,118 @@ def test_a_runaway_template_is_stopped(source: str, reason: str) -> None:
 
     assert refused.field == "text"
     assert reason in refused.reason
+
+
+@pytest.mark.parametrize(
+    ("expression", "name"),
+    [
+        ("x | center(10**9)", "center"),
+        ("x | center(width=10**9)", "center"),
+        ("x | indent(10**9, first=true)", "indent"),
+        ("[1] | batch(10**9, 'x') | list", "batch"),
+        ("[1] | slice(10**9) | list", "slice"),
+        ("1.5 | round(10**9, 'ceil')", "round"),
+        ("[1] | tojson(indent=10**9)", "tojson"),
+        ("[x] | map('center', 10**9) | list", "center"),
+        ("x.center(10**9)", "center"),
+        ("x.ljust(10**9)", "ljust"),
+        ("x.rjust(10**9)", "rjust"),
+        ("x.zfill(10**9)", "zfill"),
+        ("x['zfill'](10**9)", "zfill"),
+        ("'\t'.expandtabs(10**9)", "expandtabs"),
+        ("(1).to_bytes(10**9, 'big')", "to_bytes"),
+        ("'%1000000000d' | format(1)", "format"),
+        ("'%*d' | format(10**9, 1)", "format"),
+        ("'%.1000000000f' % 1", "format"),
+        ("'{:1000000000d}'.format(1)", "format"),
+        ("'{:{w}d}'.format(1, w=10**9)", "format"),
+        ("'{a:01000000000d}'.format_map({'a': 1})", "format"),
+    ],
+)
+def test_a_width_above_the_limit_is_refused_with_its_filter(expression: str, name: str) -> None:
+    """Padding to 10^9 characters takes the memory of the process, or its time."""
+    refused = refusal(f"{{{{ {expression} }}}}", x="Ada")
+
+    assert refused.field == "text"
+    assert f"{name} with a " in refused.reason
+
+
+LONG = "{% set a = 'x' * 1000000 %}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        LONG + "{{ a | replace('x', a) }}",
+        LONG + "{{ a.replace('x', a) }}",
+        LONG + "{{ range(9000) | join(a) }}",
+        LONG + "{{ range(9000) | map('string') | join(a) }}",
+        LONG + "{{ a.join(range(9000) | map('string')) }}",
+        LONG + "{{ a.translate({120: a}) }}",
+        LONG + "{{ '%s' * 1000 % ([a] * 1000) }}",
+        LONG + "{{ ('%s' * 1000) | format(*([a] * 1000)) }}",
+        LONG + "{{ ('{0}' * 1000).format(a) }}",
+        LONG + "{% set b = a ~ a %}" + "{% set b = b ~ b %}" * 30 + "{{ b | length }}",
+        LONG + "{% set b = a + a %}" + "{% set b = b + b %}" * 30 + "{{ b | length }}",
+        LONG + "{{ (" + "a ~ " * 1_000 + "a) | length }}",
+        LONG + "{% set b %}" + "{{ a }}" * 1_000 + "{% endset %}{{ b | length }}",
+        LONG + "{% macro m() %}" + "{{ a }}" * 1_000 + "{% endmacro %}{{ m() | length }}",
+        LONG + "{{ range(9000) | map('replace', 0, a) | list | length }}",
+        LONG + "{% set n = namespace(l=[]) %}{% for i in range(9000) %}"
+        "{% set b %}{{ a }}{{ i }}{% endset %}{% set n.l = n.l + [b] %}{% endfor %}",
+        "{% set b = [1] %}" + "{% set b = [b, b] %}" * 40 + "{{ b }}",
+        "{% set b = [1] %}" + "{% set b = {0: b, 1: b} %}" * 40 + "{{ b }}",
+        "{% set b = [1] %}" + "{% set b = dict(x=b, y=b) %}" * 40 + "{{ b }}",
+        "{% set b = [1] %}" + "{% set b = (b, b) %}" * 40 + "{{ b == b }}",
+    ],
+)
+def test_a_text_that_grows_on_the_way_is_refused(source: str) -> None:
+    """What is cut at the end must not have taken the memory of the process before."""
+    refused = refusal(source)
+
+    assert refused.field == "text"
+    limits = (str(MADE_LENGTH_MAX), str(MEASURED_MAX), "too long")
+    assert any(limit in refused.reason for limit in limits)
+
+
+def test_a_namespace_shows_nothing_of_its_values() -> None:
+    """Namespaces that refer to each other would be a text without end."""
+    source = "{% set n = namespace() %}" + "{% set n = namespace(a=n, b=n) %}" * 40 + "{{ n }}"
+
+    assert render_text(source) == "<Namespace>"
+
+
+@pytest.mark.parametrize(
+    ("expression", "shown"),
+    [
+        ("'Ada' | center(9)", "   Ada   "),
+        (f"('Ada' | center({WIDTH_MAX})) | length", str(WIDTH_MAX)),
+        ("'a\nb' | indent(2, first=true)", "  a\n  b"),
+        ("'%-6s|%06.2f' | format('Ada', 3.14159)", "Ada   |003.14"),
+        ("'%s %s' % ('a', 'b')", "a b"),
+        ("'100 %%' % ()", "100 %"),
+        ("7 % 4", "3"),
+        ("'{:>6}|{x:.2f}'.format('Ada', x=3.14159)", "   Ada|3.14"),
+        ("[1, 2, 3] | batch(2, 'x') | list", "[[1, 2], [3, 'x']]"),
+        ("[1, 2] | map('string') | join(', ')", "1, 2"),
+        ("', '.join(['a', 'b'])", "a, b"),
+        ("'a-b' | replace('-', '+')", "a+b"),
+        ("'a-b'.replace('-', '+').upper()", "A+B"),
+        ("'a' ~ 1 ~ 'b'", "a1b"),
+        ("[1] + [2]", "[1, 2]"),
+        ("1 + 2", "3"),
+        ("3.14159 | round(2)", "3.14"),
+        ("{'a': [1, (2, 3)]} | tojson", '{"a": [1, [2, 3]]}'),
+    ],
+)
+def test_usual_padding_and_joining_works(expression: str, shown: str) -> None:
+    assert render_text(f"{{{{ {expression} }}}}") == shown
+
+
+def test_joined_texts_are_escaped_in_html() -> None:
+    source = "{{ '<b>' ~ name ~ ('<i>' | safe) }}{% set x = name ~ '' %}{{ x }}"
+
+    assert render_html(source, name="<a>") == "&lt;b&gt;&lt;a&gt;<i>&lt;a&gt;"
 
 
 def test_many_small_renderings_share_no_budget() -> None:

@@ -30,7 +30,7 @@ class MailBatcher:
     async def accept_many(self, mails: Sequence[Prepared]) -> Sequence[Accepted | Exception]:
         """Accept mails in one transaction for each lane; with a conflict, each in its own."""
         answers: dict[int, Accepted | Exception] = {}
-        for lane in {each.lane for each in mails}:
+        for lane in dict.fromkeys(each.lane for each in mails):
             places = [place for place, each in enumerate(mails) if each.lane == lane]
             found = await self._accept_lane([mails[place] for place in places])
             answers |= dict(zip(places, found, strict=True))

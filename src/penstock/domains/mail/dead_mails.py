@@ -13,7 +13,8 @@ from time import monotonic
 
 from penstock.base.log import Logger
 from penstock.base.meter import Meter
-from penstock.domains.mail.event import Announce, MailEvent, announce_apart
+from penstock.contract.announce import announce_apart
+from penstock.domains.mail.event import Announce, MailEvent
 from penstock.domains.mail.lanes import BULK_LANE, LANE
 from penstock.domains.mail.metrics import RECIPIENTS
 from penstock.postgres.pool import Pool, Row, database_away

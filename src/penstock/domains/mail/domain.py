@@ -10,17 +10,25 @@ from penstock.domains.mail.errors import (
 from penstock.domains.mail.lanes import BULK_LANE, GUARDS, LANE, POLICY
 from penstock.domains.mail.metrics import METRICS
 from penstock.domains.mail.relay import list_relays
+from penstock.domains.mail.relay_state import list_failing_relays
 from penstock.domains.mail.settings import MailSettings
 
 
 async def check_relays(resources: Resources) -> Finding:
-    """Warn if mails go nowhere, or if the password of a relay cannot be opened."""
+    """Warn if mails go nowhere, if the password of a relay cannot be opened, or if one fails."""
     async with resources.pool.acquire() as db:
         relays = await list_relays(db, vault=resources.vault)
+        failing = await list_failing_relays(db)
     faults = [each.name for each in relays if each.fault is not None]
     if faults:
         detail = f"the password cannot be opened with PENSTOCK_SECRET_KEY: {', '.join(faults)}"
         return Finding("warn", "mail relays", detail)
+    if failing:
+        listed = [
+            f"{each.relay} fails since {each.changed_at:%Y-%m-%d %H:%M:%S}: {each.last_error}"
+            for each in failing
+        ]
+        return Finding("warn", "mail relays", "; ".join(listed))
     usable = [each.name for each in relays if each.is_enabled]
     if resources.section(MailSettings).smtp_url is not None:
         usable.append("PENSTOCK_SMTP_URL")

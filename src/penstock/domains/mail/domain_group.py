@@ -14,6 +14,7 @@ from penstock.postgres.pool import Connection, Queries
 from penstock.postgres.statement import statement
 
 LIST_DOMAIN_GROUPS = statement(__package__, "list_domain_groups.sql")
+FIND_GROUPS = statement(__package__, "find_groups.sql")
 PUT_DOMAIN_GROUP = statement(__package__, "put_domain_group.sql")
 
 DOMAINS_MAX = 10_000  # Of one group: all groups are read for each batch.
@@ -37,10 +38,17 @@ async def list_domain_groups(db: Queries) -> list[DomainGroup]:
 
 
 async def put_domain_group(db: Connection, group: DomainGroup, *, who: str) -> DomainGroup:
-    """Create or replace a group; one without domains is removed. Raises InvalidInput."""
+    """Create or replace a group; one without domains is removed.
+
+    Raises InvalidInput, also for a domain that is in another group.
+    """
     checked = _check(group)
     async with db.transaction():
-        await db.execute(PUT_DOMAIN_GROUP, checked.name, checked.domains)
+        taken = await db.fetch(PUT_DOMAIN_GROUP, checked.name, checked.domains)
+        if len(taken) < len(checked.domains):
+            elsewhere = await db.fetch(FIND_GROUPS, checked.name, checked.domains)
+            listed = ", ".join(f"{row['domain']} in {row['group_name']}" for row in elsewhere)
+            raise InvalidInput("domains", f"has domains of other groups: {listed}")
         after = {"domain_count": len(checked.domains)}
         await audit(db, who, "mail_domain_group.changed", subject=checked.name, after=after)
     return checked

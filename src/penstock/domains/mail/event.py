@@ -1,13 +1,11 @@
 """Events of mails; `compose` decides who receives them."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
-import asyncpg
 from msgspec import Struct
 
-from penstock.base.log import Logger
-from penstock.postgres.pool import CONNECTION_LOST, Connection
+from penstock.contract import announce
 
 EventType = Literal["mail.sent", "mail.failed", "mail.bounced", "mail.complained"]
 
@@ -25,22 +23,4 @@ class MailEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     enhanced: str | None = None
 
 
-# Hands events over in the transaction of the connection, so that they exist if the result does.
-Announce = Callable[[Connection, Sequence[MailEvent]], Awaitable[None]]
-
-
-async def announce_nothing(_db: Connection, _events: Sequence[MailEvent]) -> None:
-    """Tell nobody."""
-
-
-async def announce_apart(
-    db: Connection, events: Sequence[MailEvent], *, announce: Announce, log: Logger
-) -> None:
-    """Announce in a savepoint: events that are refused must not undo the results."""
-    try:
-        async with db.transaction():
-            await announce(db, events)
-    except CONNECTION_LOST:
-        raise
-    except asyncpg.PostgresError as refused:
-        log.error("mail_event.refused", events=len(events), reason=type(refused).__name__)
+Announce: TypeAlias = announce.Announce[MailEvent]

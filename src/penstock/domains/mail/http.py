@@ -23,6 +23,7 @@ from penstock.domains.mail.enqueue import Mailer
 from penstock.domains.mail.event import Announce
 from penstock.domains.mail.operate import cancel_mail, replay_mail
 from penstock.domains.mail.preview import Previewer, read_salt
+from penstock.domains.mail.suppression import TakenBounces
 from penstock.domains.mail.template import Template
 from penstock.domains.mail.unsubscribe import is_one_click, read_token
 from penstock.kernel.inspect import read_attempts
@@ -101,19 +102,19 @@ class Api:
 
     # ----------------------------------------------------------------------- recipients
 
-    async def take_bounces(self, call: Call[NoParameters, Stream]) -> wire.TakenBounces:
+    async def take_bounces(self, call: Call[NoParameters, Stream]) -> TakenBounces:
         """Take a report of bounces or a complaint."""
         content = await batch.read_all(call.body)
+        is_json = call.body.media_type == JSON
         async with call.connection() as db:
             salt = await read_salt(db)
-            if call.body.media_type == JSON:
-                bounces = [read_bounce(content, salt=salt)]
-            else:
-                bounces = read_report(content, salt=salt)
-            suppressed = await suppression.take_bounces(
-                db, bounces, announce=self.announce, who=call.who
+            bounces = (
+                [read_bounce(content, salt=salt)] if is_json else read_report(content, salt=salt)
             )
-        return wire.TakenBounces(bounces=len(bounces), suppressed=suppressed)
+            # A report may come from anybody; JSON is written by whoever holds the key.
+            return await suppression.take_bounces(
+                db, bounces, announce=self.announce, who=call.who, may_name=is_json
+            )
 
     async def show_unsubscribe(self, call: Call[wire.TokenRef, None]) -> Content:
         """Show a page with a button: mail scanners open links, and must not unsubscribe anybody."""
@@ -348,8 +349,8 @@ def endpoints(api: Api) -> tuple[Endpoint, ...]:
             "POST", "/mails/bounces", api.take_bounces, scope="admin",
             summary="Take a bounce report (RFC 3464), a complaint (ARF) or a bounce as JSON",
             streams={
-                JSON: (BounceInput, wire.TakenBounces),
-                REPORT: (str, wire.TakenBounces),
+                JSON: (BounceInput, TakenBounces),
+                REPORT: (str, TakenBounces),
             },
             body_bytes_max=REPORT_BYTES_MAX,
         ),

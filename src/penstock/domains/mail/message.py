@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from functools import lru_cache
 
+import msgspec
 from msgspec import Struct
 
 from penstock.domains.mail.address import needs_smtputf8
@@ -49,6 +50,12 @@ def build_message(mail: Mail) -> Message:
     return Message(
         content=head.encode() + _ended(content.body), needs_smtputf8=_needs_smtputf8(mail)
     )
+
+
+def without_smtputf8(mail: Mail) -> Mail:
+    """Return the mail without the recipients that need SMTPUTF8, as other recipients may see it."""
+    plain = tuple(each for each in mail.recipients if not needs_smtputf8(each.address.address))
+    return msgspec.structs.replace(mail, recipients=plain)
 
 
 # --------------------------------------------------------------------------------------- headers
@@ -162,8 +169,9 @@ def _encode_text(raw: bytes) -> tuple[str, bytes]:
 
 
 def _fits_7bit(raw: bytes) -> bool:
-    # A line of the text could otherwise pass for a boundary, and begin a part of its own.
-    if b"--" + BOUNDARY.encode() in raw:
+    # A line of the text could otherwise pass for a boundary, and begin a part of its own. Few texts
+    # have an underscore at all, and to look for that takes a tenth of the time.
+    if b"_" in raw and b"--" + BOUNDARY.encode() in raw:
         return False
     # Jumps to the last line end that is near enough; splitting all lines takes 20 times as long.
     at = 0

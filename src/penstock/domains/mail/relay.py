@@ -18,6 +18,7 @@ LIST_RELAYS = statement(__package__, "list_relays.sql")
 PUT_RELAY = statement(__package__, "put_relay.sql")
 REMOVE_RELAY = statement(__package__, "remove_relay.sql")
 LIST_LIMITS = statement(__package__, "list_limits.sql")
+HAS_LIMITED = statement(__package__, "has_limited.sql")
 PUT_LIMIT = statement(__package__, "put_limit.sql")
 REMOVE_LIMIT = statement(__package__, "remove_limit.sql")
 
@@ -162,13 +163,19 @@ async def list_limits(db: Queries) -> list[Limit]:
 
 
 async def put_limit(db: Connection, limit: Limit, *, who: str) -> None:
-    """Create or replace a limit; one without any number is removed."""
+    """Create or replace a limit; one without any number is removed.
+
+    Raises InvalidInput for a relay or a group that does not exist.
+    """
     numbers = (limit.per_second, limit.per_minute, limit.per_hour, limit.per_day)
     subject = f"{limit.scope} {limit.name}"
     async with db.transaction():
         if all(each is None for each in numbers):
             await db.execute(REMOVE_LIMIT, limit.scope, limit.name)
         else:
+            is_special = limit.name == "*" or (limit.scope, limit.name) == ("relay", DEFAULT_RELAY)
+            if not is_special and not await db.fetchval(HAS_LIMITED, limit.scope, limit.name):
+                raise InvalidInput("name", f"is not a {limit.scope} that exists")
             await db.execute(PUT_LIMIT, limit.scope, limit.name, *numbers)
         await audit(db, who, "mail_limit.changed", subject=subject, after={"limits": numbers})
 

@@ -1,7 +1,8 @@
 """A reply of an SMTP server, or of none, in the words of this domain."""
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 # The step of the SMTP session that a reply answers. `data` is the command, `dot` the end of the
 # message.
@@ -10,11 +11,11 @@ Phase = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """One reply. `enhanced` is its enhanced status code (RFC 3463), and `text` the rest.
 
-    The text may contain addresses: it is shown to people and never logged.
+    The text may contain addresses: it is shown to people and never logged. A struct, because a
+    worker makes one for every recipient (ADR 0009).
     """
 
     phase: Phase

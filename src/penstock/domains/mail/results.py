@@ -16,7 +16,8 @@ from msgspec import Struct
 from penstock.base.aio import finish, retry_delays
 from penstock.base.coalesce import Coalescer
 from penstock.base.log import Logger
-from penstock.domains.mail.event import Announce, MailEvent, announce_apart
+from penstock.contract.announce import announce_apart
+from penstock.domains.mail.event import Announce, MailEvent
 from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import Pool, database_away
 from penstock.postgres.statement import statement
@@ -70,7 +71,7 @@ class ResultWriter:
 
         A cancelled attempt may finish this within WRITE_GRACE.
         """
-        return await finish(self._queue.ask(ending), within=WRITE_GRACE)
+        return await finish(self._queue.submit(ending), within=WRITE_GRACE)
 
     async def _write(self, endings: Sequence[Ending]) -> Sequence[bool | Exception]:
         """Write all in one transaction; if one of them is refused, each in its own."""

@@ -20,6 +20,7 @@ from penstock.domains.mail.loader import BlobReader, MailLoader, MailRef
 from penstock.domains.mail.passage import PERMIT_SLACK, Gates
 from penstock.domains.mail.preview import Previewer
 from penstock.domains.mail.relay import parse_smtp_url
+from penstock.domains.mail.relay_state import RelayStates
 from penstock.domains.mail.results import ResultWriter
 from penstock.domains.mail.retain import Retainer
 from penstock.domains.mail.send import Send
@@ -54,6 +55,7 @@ def build(
         gates=Gates(gate=gate, pool=resources.pool, permit_ttl=chosen.mail_timeout + PERMIT_SLACK),
         writer=ResultWriter(resources.pool, announce=announce, log=resources.log),
         blobs=blobs,
+        relay_states=RelayStates(pool=resources.pool, log=resources.log),
         timeout=chosen.mail_timeout,
         on_unknown=chosen.mail_on_unknown,
         log=resources.log,
@@ -107,15 +109,17 @@ def build(
 
 
 def fixed_fields(settings: Settings, chosen: MailSettings) -> list[FixedField]:
-    """Return the fields that DISPATCH_* variables fix, those that are set, and `on_lost`."""
-    fixed = [FixedField("on_lost", chosen.mail_on_unknown, "PENSTOCK_MAIL_ON_UNKNOWN sets it")]
+    """Return the fields that variables fix: only those that are set."""
+    fixed: list[FixedField] = []
+    if "mail_on_unknown" in chosen.model_fields_set:
+        fixed.append(FixedField("on_lost", chosen.mail_on_unknown, "PENSTOCK_MAIL_ON_UNKNOWN"))
     for name, each in FIELDS.items():
         setting = each.rule.setting
         if setting is None or setting not in settings.model_fields_set:
             continue
         variable = variables_of(Settings, setting)[0]
         if variable.startswith("DISPATCH_"):
-            fixed.append(FixedField(name, getattr(settings, setting), f"{variable} sets it"))
+            fixed.append(FixedField(name, getattr(settings, setting), variable))
     return fixed
 
 

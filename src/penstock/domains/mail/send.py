@@ -5,29 +5,32 @@ sends no second copy. Between the relay's last reply and that write lies the one
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
-from typing import Literal
+from typing import Literal, get_args
+
+from msgspec import Struct
 
 from penstock.base.aio import finish
 from penstock.base.errors import InvalidInput
 from penstock.base.log import Logger
 from penstock.base.meter import Meter
-from penstock.domains.mail.address import domain_of, suppression_key
+from penstock.domains.mail.address import domain_of, needs_smtputf8, suppression_key
 from penstock.domains.mail.classify import Class, classify, classify_failure
 from penstock.domains.mail.event import MailEvent
 from penstock.domains.mail.loader import BlobReader, BrokenMail, LoadedMail, MailRef
-from penstock.domains.mail.message import Message, build_message
+from penstock.domains.mail.message import Message, build_message, without_smtputf8
 from penstock.domains.mail.metrics import RECIPIENTS, REPLIES, SEND_SECONDS
 from penstock.domains.mail.passage import Gates, Passage
 from penstock.domains.mail.relay import SmtpRelay, choose
+from penstock.domains.mail.relay_state import RelayStates
 from penstock.domains.mail.reply import Reply
 from penstock.domains.mail.results import Ending, ResultRow, ResultWriter, clean
 from penstock.domains.mail.transmit import NotSent, Replied, SmtpTransaction, Transmit
 from penstock.kernel.item import Dead, Done, Hold, Item, Outcome, Retry, Snooze
 from penstock.limits.admit import LEAVE_GRACE
-from penstock.limits.gate import Refusal, Verdict
+from penstock.limits.gate import Reason, Refusal, Verdict
 
 # How long a relay or a domain that asks for less gets nothing. Providers count by the minute.
 THROTTLE_COOLDOWN = timedelta(minutes=1)
@@ -38,20 +41,26 @@ NO_RELAY_WAIT = timedelta(minutes=1)  # How soon to look whether there is a rela
 GREYLIST_WAITS = tuple(timedelta(minutes=each) for each in (5, 15, 30, 60))
 TRANSACTIONS_MAX = 20  # Of one mail in one attempt, when a relay takes few recipients at a time.
 
+# Reasons of gates: the mail waits, and nothing is wrong with it.
+WAITS = frozenset(get_args(Reason))
+NO_SMTPUTF8 = "smtputf8"  # The client's word for a relay that does not offer it.
+
 # The mail is not refused: another relay may take it now.
 ELSEWHERE: frozenset[Class] = frozenset({"relay_fault", "throttled"})
 FINAL: frozenset[Class] = frozenset({"permanent", "permanent_suppress"})
 
 
-@dataclass(slots=True, kw_only=True)
-class Attempt:
-    """What this attempt has found out: results that are final, and why others are still open."""
+class Attempt(Struct, kw_only=True):
+    """What this attempt has found out: results that are final, and why others are still open.
+
+    A struct, because a worker makes one for every mail (ADR 0009).
+    """
 
     mail: LoadedMail
     token: int
     message: Message | None = None
-    rows: dict[int, ResultRow] = field(default_factory=dict)
-    open: dict[int, tuple[Class, str]] = field(default_factory=dict)
+    rows: dict[int, ResultRow] = {}
+    open: dict[int, tuple[Class, str]] = {}
     refusal: Refusal | None = None
 
     @property
@@ -84,6 +93,7 @@ class Send:
     gates: Gates
     writer: ResultWriter
     blobs: BlobReader
+    relay_states: RelayStates
     timeout: timedelta
     on_unknown: Literal["retry", "hold"]
     log: Logger
@@ -115,7 +125,7 @@ class Send:
         for number, recipient in enumerate(mail.recipients):
             if number in mail.done:
                 continue
-            if suppression_key(recipient.address.address) in mail.suppressed:
+            if mail.suppressed and suppression_key(recipient.address.address) in mail.suppressed:
                 attempt.end(number, "suppressed", "suppressed")
             else:
                 pending.append(number)
@@ -136,7 +146,8 @@ class Send:
         await self._try_relays(attempt, relays, pending)
         return None
 
-    async def _build(self, mail: LoadedMail) -> Message | Dead:
+    async def _build(self, mail: LoadedMail, *, is_plain: bool = False) -> Message | Dead:
+        """Build the message; a plain one names no recipient that needs SMTPUTF8."""
         contents: dict[str, bytes] | None = {}
         if mail.attachments:
             contents = await self.blobs.read([each.hash for each in mail.attachments])
@@ -148,7 +159,8 @@ class Send:
                 return Dead("unsubscribe: needs PENSTOCK_PUBLIC_URL")
             url = self.unsubscribe_url(mail.id)
         try:
-            message = build_message(mail.to_mail(contents, unsubscribe_url=url))
+            full = mail.to_mail(contents, unsubscribe_url=url)
+            message = build_message(without_smtputf8(full) if is_plain else full)
             if self.sign is None:
                 return message
             content = self.sign(message.content, domain_of(mail.sender.address))
@@ -166,12 +178,14 @@ class Send:
         until = monotonic() + self.timeout.total_seconds()
         for relay in relays:
             if relay.fault is not None:
+                await self.relay_states.note(relay, error=relay.fault)
                 attempt.open |= dict.fromkeys(pending, ("relay_fault", relay.fault))
                 continue
             passage = await self.gates.enter(attempt.mail, relay, pending)
             for number in set(pending).difference(passage.allowed):
                 reason = passage.refusal.reason if passage.refusal else "refused"
-                attempt.open[number] = ("throttled", reason)
+                # What a relay before this one has said explains more.
+                attempt.open.setdefault(number, ("throttled", reason))
                 attempt.refusal = passage.refusal
             if passage.allowed:
                 await self._try_relay(attempt, relay, passage, until=until)
@@ -189,6 +203,8 @@ class Send:
         try:
             await self._transact(attempt, relay, passage.allowed, until=until)
             verdict, cooldown = _verdict(attempt, passage.allowed)
+            error = attempt.open[passage.allowed[0]][1] if verdict == "failing" else None
+            await self.relay_states.note(relay, error=error)
         finally:
             left = self.gates.leave(
                 passage,
@@ -210,8 +226,10 @@ class Send:
                     for number, reply in zip(left, replies, strict=True):
                         self._note(attempt, number, reply, relay=relay, recipients=len(left))
                 case NotSent():
-                    self._note_failure(attempt, left, answer, relay=relay)
-                    return
+                    left = await self._downgrade(attempt, left, answer, relay=relay)
+                    if not left:
+                        return
+                    continue
             before = len(left)
             left = [
                 number
@@ -220,6 +238,23 @@ class Send:
             ]
             if not left or len(left) == before or monotonic() >= until:
                 return
+
+    async def _downgrade(
+        self, attempt: Attempt, numbers: Sequence[int], failed: NotSent, *, relay: SmtpRelay
+    ) -> list[int]:
+        """Note a failed transaction; return who gets the mail in a message without SMTPUTF8."""
+        plain: list[int] = []
+        if failed.kind == NO_SMTPUTF8:
+            plain = _plain_recipients(attempt.mail, numbers)
+        if plain:
+            message = await self._build(attempt.mail, is_plain=True)
+            if isinstance(message, Message):
+                attempt.message = message
+            else:
+                plain = []
+        refused = [number for number in numbers if number not in plain]
+        self._note_failure(attempt, refused, failed, relay=relay)
+        return plain
 
     async def _transmit(
         self, attempt: Attempt, relay: SmtpRelay, numbers: Sequence[int], *, until: float
@@ -267,7 +302,7 @@ class Send:
             suppresses = suppression_key(address) if found == "permanent_suppress" else None
             attempt.end(number, "failed", found, suppresses=suppresses, **about)
         else:
-            attempt.open[number] = (found, f"{reply.code} {reply.text}".strip())
+            attempt.open[number] = (found, _shown(reply.code, reply.enhanced, reply.text))
 
     def _note_failure(
         self, attempt: Attempt, numbers: Sequence[int], failed: NotSent, *, relay: SmtpRelay
@@ -302,7 +337,8 @@ class Send:
         if not attempt.open:
             return _ended(attempt)
         classes: set[Class] = {why for why, _ in attempt.open.values()}
-        reason = next(iter(attempt.open.values()))[1]
+        reasons = [text for _, text in attempt.open.values()]
+        reason = next((text for text in reasons if text not in WAITS), reasons[0])
         if "unknown" in classes:
             reason = next(text for why, text in attempt.open.values() if why == "unknown")
             if self.on_unknown == "hold":
@@ -310,7 +346,10 @@ class Send:
         if classes <= ELSEWHERE:
             return Snooze(self._wait(attempt, classes), reason)
         self.log.info(
-            "mail.deferred", mail_id=attempt.mail.id, attempt=attempt_no, classes=sorted(classes)
+            "mail.deferred",
+            mail_id=attempt.mail.id,
+            attempt=attempt_no,
+            reason=", ".join(sorted(classes)),
         )
         if attempt_no >= attempt.mail.attempts_max:
             for number, (why, text) in list(attempt.open.items()):
@@ -332,6 +371,17 @@ class Send:
             self.meter.count(RECIPIENTS, result=row.result)
         events = [_event(attempt.mail, row) for row in rows if row.result in ("sent", "failed")]
         return await self.writer.write(Ending(rows, events))
+
+
+def _plain_recipients(mail: LoadedMail, numbers: Sequence[int]) -> list[int]:
+    """Return those of the recipients that a relay without SMTPUTF8 can take.
+
+    None, if the sender needs it, or an address for replies: a mail without them is another mail.
+    """
+    if any(needs_smtputf8(each.address) for each in (mail.sender, *mail.reply_to)):
+        return []
+    recipients = mail.recipients
+    return [no for no in numbers if not needs_smtputf8(recipients[no].address.address)]
 
 
 def _verdict(attempt: Attempt, allowed: Sequence[int]) -> tuple[Verdict, timedelta | None]:
@@ -358,16 +408,24 @@ def _domain_cooldowns(attempt: Attempt, allowed: Sequence[int]) -> dict[str, tim
 
 
 def _ended(attempt: Attempt) -> Outcome:
-    """Return Done if anybody got the mail, now or in an earlier attempt."""
-    results = [row.result for row in attempt.rows.values()]
-    sent = attempt.mail.sent + sum(result in ("sent", "captured") for result in results)
-    total = len(attempt.mail.recipients)
-    if sent:
-        return Done({"sent": sent, "recipients": total})
+    """Return Dead if the mail has failed for anybody, now or in an earlier attempt: a dead mail is
+    listed and can be replayed. Who is suppressed does not count beside others.
+    """
     failed = next((row for row in attempt.rows.values() if row.result == "failed"), None)
     if failed is not None:
-        return Dead(f"{failed.code or failed.class_} {failed.reply or ''}".strip())
-    return Dead(attempt.mail.failure or "all recipients are suppressed")
+        return Dead(_shown(failed.code or failed.class_, failed.enhanced, failed.reply))
+    if attempt.mail.failure is not None:
+        return Dead(attempt.mail.failure)
+    results = [row.result for row in attempt.rows.values()]
+    sent = attempt.mail.sent + sum(result in ("sent", "captured") for result in results)
+    if not sent:
+        return Dead("all recipients are suppressed")
+    return Done({"sent": sent, "recipients": len(attempt.mail.recipients)})
+
+
+def _shown(*parts: object) -> str:
+    """Return a reply as people know it: code, enhanced code, text."""
+    return " ".join(str(each) for each in parts if each)
 
 
 def _event(mail: LoadedMail, row: ResultRow) -> MailEvent:

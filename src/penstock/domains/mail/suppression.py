@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+import msgspec
+from msgspec import Struct
+
 from penstock.base.errors import InvalidInput
 from penstock.domains.mail.address import parse_address, suppression_key
 from penstock.domains.mail.bounce import Bounce
@@ -38,6 +41,16 @@ class Suppression:
     mail_id: int | None
     created_at: datetime
     created_by: str
+
+
+class TakenBounces(Struct, frozen=True, kw_only=True):
+    """How many bounces and complaints a report had, how many addresses are suppressed now, and how
+    many are about no mail that was sent. It goes over HTTP as it is.
+    """
+
+    bounces: int
+    suppressed: int
+    unmatched: int
 
 
 async def suppress(
@@ -75,24 +88,31 @@ async def list_suppressions(
 
 
 async def take_bounces(
-    db: Connection, bounces: Sequence[Bounce], *, announce: Announce, who: str
-) -> int:
-    """Suppress what bounces and complaints are about, and announce them; return how many.
+    db: Connection, bounces: Sequence[Bounce], *, announce: Announce, who: str, may_name: bool
+) -> TakenBounces:
+    """Suppress what bounces and complaints are about, and announce them.
 
-    A soft bounce, and a hard one that is not about the address, only become events.
+    A soft bounce, and a hard one that is not about the address, only become events. One that is
+    about no recipient of a mail of this database changes nothing: anybody can write a report. With
+    `may_name` the caller vouches for the address itself.
     """
+    matched: list[Bounce] = []
     suppressed = 0
     async with db.transaction():
         for bounce in bounces:
-            recipient = bounce.recipient or await _recipient_of(db, bounce)
-            if recipient is not None and _suppresses(bounce):
-                reason: Reason = "complaint" if bounce.kind == "complaint" else "hard_bounce"
-                await suppress(db, recipient, reason=reason, who=who, mail_id=bounce.mail_id)
+            found = await _match(db, bounce, may_name=may_name)
+            if found is None:
+                continue
+            matched.append(found)
+            if found.recipient is not None and _suppresses(found):
+                reason: Reason = "complaint" if found.kind == "complaint" else "hard_bounce"
+                await suppress(db, found.recipient, reason=reason, who=who, mail_id=found.mail_id)
                 suppressed += 1
-        events = [_event(each) for each in bounces]
-        if events:
-            await announce(db, events)
-    return suppressed
+        if matched:
+            await announce(db, [_event(each) for each in matched])
+    return TakenBounces(
+        bounces=len(bounces), suppressed=suppressed, unmatched=len(bounces) - len(matched)
+    )
 
 
 async def unsubscribe(db: Connection, asked: Unsubscription) -> None:
@@ -113,12 +133,21 @@ def _suppresses(bounce: Bounce) -> bool:
     return classify(reply) == "permanent_suppress"
 
 
-async def _recipient_of(db: Connection, bounce: Bounce) -> str | None:
-    """Return the recipient of the mail, if it had only one."""
-    if bounce.mail_id is None:
-        return None
-    recipients = await list_recipients(db, bounce.mail_id)
-    return recipients[0].address if len(recipients) == 1 else None
+async def _match(db: Connection, bounce: Bounce, *, may_name: bool) -> Bounce | None:
+    """Return the bounce with the address that the mail was sent to, or None without such a mail.
+
+    A complaint may come without an address; then it is that of the only recipient, or none.
+    """
+    recipients = [] if bounce.mail_id is None else await list_recipients(db, bounce.mail_id)
+    addresses = [each.address for each in recipients]
+    if bounce.recipient is None:
+        only = addresses[0] if len(addresses) == 1 else None
+        return msgspec.structs.replace(bounce, recipient=only) if addresses else None
+    key = suppression_key(bounce.recipient)
+    sent_to = next((each for each in addresses if suppression_key(each) == key), None)
+    if sent_to is not None:
+        return msgspec.structs.replace(bounce, recipient=sent_to)
+    return msgspec.structs.replace(bounce, mail_id=None) if may_name else None
 
 
 def _event(bounce: Bounce) -> MailEvent:

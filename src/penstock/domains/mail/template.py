@@ -1,37 +1,25 @@
 """Templates of mails: Jinja2 in a sandbox, within limits, with the CSS of the HTML inlined.
 
-This is the only module that calls Jinja2 and css-inline. Templates are rows that never change: a
-new text is a new version.
+This module and template_sandbox.py are the only ones that call Jinja2 and css-inline. Templates are
+rows that never change: a new text is a new version.
 """
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
 import css_inline
 import jinja2
-from jinja2 import nodes
-from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from penstock.base.errors import InvalidInput
-from penstock.domains.mail.check import BODY_BYTES_MAX
 from penstock.domains.mail.one_line import replace_forbidden
+from penstock.domains.mail.template_sandbox import OUTPUT_LENGTH_MAX, Sandbox, budgeted
 
 SOURCE_LENGTH_MAX = 262_144  # Of one part; big HTML templates of newsletters have 100 kB.
-RANGE_MAX = 10_000  # Items of one range(); nobody reads a mail with more lines.
-STEPS_MAX = 20_000  # Turns of loops and calls in one part: 0.2 s of CPU time if all are macros.
-OUTPUT_LENGTH_MAX = BODY_BYTES_MAX  # More would be refused anyway.
-NUMBER_BITS_MAX = 256  # Of an operand of * and **.
-POWER_MAX = 64
 COMPILED_MAX = 500  # Templates in memory, each some 50 kB when compiled.
 
 _LANGUAGE = re.compile(r"[a-z]{2,8}(-[a-z0-9]{1,8}){0,4}")
-# Names that no template can write, because of their space.
-_BUDGET = "steps left"
-_COUNTED = "count turns"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +68,8 @@ class TemplateRenderer:
     __slots__ = ("_compiled", "_escaping", "_inliner", "_plain")
 
     def __init__(self) -> None:
-        self._plain = _Sandbox(autoescape=False)
-        self._escaping = _Sandbox(autoescape=True)
+        self._plain = Sandbox(autoescape=False)
+        self._escaping = Sandbox(autoescape=True)
         self._inliner = css_inline.CSSInliner(
             load_remote_stylesheets=False,  # Neither the network nor a file is read.
             keep_at_rules=True,  # Rules for small screens cannot be inlined.
@@ -143,13 +131,11 @@ class _Compiled:
 # ------------------------------------------------------------------------------ compile and render
 
 
-def _compile(part: str, source: str, sandbox: "_Sandbox") -> jinja2.Template:
+def _compile(part: str, source: str, sandbox: Sandbox) -> jinja2.Template:
     if len(source) > SOURCE_LENGTH_MAX:
         raise InvalidInput(part, f"is over {SOURCE_LENGTH_MAX} characters")
     try:
-        tree = sandbox.parse(source)
-        _bound_loops(tree)
-        return sandbox.from_string(tree)
+        return sandbox.compile_bounded(source)
     except jinja2.TemplateSyntaxError as refused:
         reason = replace_forbidden(refused.message or "is not a template")
         raise InvalidInput(part, f"line {refused.lineno}: {reason}") from refused
@@ -158,25 +144,16 @@ def _compile(part: str, source: str, sandbox: "_Sandbox") -> jinja2.Template:
         raise InvalidInput(part, "has too many blocks in each other") from refused
 
 
-def _bound_loops(tree: nodes.Template) -> None:
-    """Let every loop count its turns, and refuse what cannot be counted or reads other files."""
-    for node in tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)):
-        raise jinja2.TemplateSyntaxError("a template cannot use another one", node.lineno)
-    for loop in list(tree.find_all(nodes.For)):
-        if loop.recursive:
-            raise jinja2.TemplateSyntaxError("a loop cannot be recursive", loop.lineno)
-        loop.iter = nodes.Filter(loop.iter, _COUNTED, [], [], None, None)
-
-
 def _render(part: str, template: jinja2.Template, variables: Mapping[str, object]) -> str:
     pieces: list[str] = []
     length = 0
     try:
-        for piece in template.generate({**variables, _BUDGET: _Budget()}):
-            length += len(piece)
-            if length > OUTPUT_LENGTH_MAX:
-                raise InvalidInput(part, f"becomes longer than {OUTPUT_LENGTH_MAX} characters")
-            pieces.append(piece)
+        with budgeted():
+            for piece in template.generate(variables):
+                length += len(piece)
+                if length > OUTPUT_LENGTH_MAX:
+                    raise InvalidInput(part, f"becomes longer than {OUTPUT_LENGTH_MAX} characters")
+                pieces.append(piece)
     except jinja2.UndefinedError as refused:
         reason = replace_forbidden(str(refused))
         raise InvalidInput("variables", f"{reason}, and {part} needs it") from refused
@@ -195,79 +172,3 @@ _FAILURES = (
     TypeError,
     ValueError,
 )
-
-
-# ----------------------------------------------------------------------------------- the sandbox
-
-
-class _Sandbox(ImmutableSandboxedEnvironment):
-    """No loader, so no files; no attribute that leads out of the values; bounded work."""
-
-    intercepted_binops = frozenset({"*", "**"})
-
-    def __init__(self, *, autoescape: bool) -> None:
-        super().__init__(autoescape=autoescape, undefined=jinja2.StrictUndefined, cache_size=0)
-        # Their types allow the built-in functions only.
-        cast("dict[str, object]", self.filters)[_COUNTED] = _count_turns
-        cast("dict[str, object]", self.globals)["range"] = _bounded_range
-        self.binop_table |= {"*": _product, "**": _power}
-        del self.globals["lipsum"]  # Makes text of any length.
-
-    def call(self, context: Context, obj: object, /, *args: object, **kwargs: object) -> object:
-        _budget_of(context).spend()
-        return super().call(context, obj, *args, **kwargs)
-
-
-@dataclass(slots=True)
-class _Budget:
-    """Counts the turns of loops and the calls of one rendering."""
-
-    left: int = STEPS_MAX
-
-    def spend(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise jinja2.TemplateRuntimeError(f"over {STEPS_MAX} turns of loops and calls")
-
-
-def _budget_of(context: Context) -> _Budget:
-    budget = context[_BUDGET]
-    assert isinstance(budget, _Budget)
-    return budget
-
-
-@jinja2.pass_context
-def _count_turns(context: Context, values: Iterable[object]) -> Iterator[object]:
-    budget = _budget_of(context)
-    for value in values:
-        budget.spend()
-        yield value
-
-
-def _bounded_range(*bounds: int) -> range:
-    values = range(*bounds)
-    if len(values) > RANGE_MAX:
-        raise jinja2.TemplateRuntimeError(f"a range of over {RANGE_MAX}")
-    return values
-
-
-def _product(left: object, right: object) -> object:
-    for one, other in ((left, right), (right, left)):
-        _check_number(one)
-        if isinstance(one, Sequence) and isinstance(other, int):
-            length = len(cast("Sequence[object]", one)) * other
-            if length > OUTPUT_LENGTH_MAX:
-                raise jinja2.TemplateRuntimeError("a product that is too long")
-    return ImmutableSandboxedEnvironment.default_binop_table["*"](left, right)
-
-
-def _power(left: object, right: object) -> object:
-    _check_number(left)
-    if isinstance(right, int) and right > POWER_MAX:
-        raise jinja2.TemplateRuntimeError(f"a power above {POWER_MAX}")
-    return ImmutableSandboxedEnvironment.default_binop_table["**"](left, right)
-
-
-def _check_number(value: object) -> None:
-    if isinstance(value, int) and value.bit_length() > NUMBER_BITS_MAX:
-        raise jinja2.TemplateRuntimeError("a number that is too large")

@@ -1,14 +1,18 @@
-"""What the handler asks of an SMTP client, in the types of this domain; `compose` provides it."""
+"""What the handler asks of an SMTP client, in the types of this domain; `compose` provides it.
+
+Structs, because a worker makes one of each for every mail (ADR 0009).
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+
+from msgspec import Struct
 
 from penstock.domains.mail.relay import SmtpRelay
 from penstock.domains.mail.reply import Phase, Reply
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SmtpTransaction:
+class SmtpTransaction(Struct, frozen=True, kw_only=True):
     """One SMTP transaction; `timeout` is in seconds, and covers the wait for a connection too."""
 
     sender: str
@@ -18,8 +22,7 @@ class SmtpTransaction:
     timeout: float
 
 
-@dataclass(frozen=True, slots=True)
-class Replied:
+class Replied(Struct, frozen=True):
     """One reply for each recipient, in their order."""
 
     replies: tuple[Reply, ...]

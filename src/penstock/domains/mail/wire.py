@@ -273,13 +273,6 @@ class SuppressionPage(Struct, frozen=True, kw_only=True):
     next: str | None
 
 
-class TakenBounces(Struct, frozen=True, kw_only=True):
-    """How many bounces and complaints a report had, and how many addresses are suppressed now."""
-
-    bounces: int
-    suppressed: int
-
-
 # ------------------------------------------------------------------------------ conversions
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from msgspec import Struct
+
 from penstock.integrations.smtp.errors import SendFailed
 from penstock.integrations.smtp.pool import RelayPool
 from penstock.integrations.smtp.relay import Limits, RelayAddress
@@ -16,11 +18,11 @@ from penstock.integrations.smtp.session import CLOSING
 from penstock.integrations.smtp.transaction import make_transaction
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """One reply per recipient, in their order: that to RCPT if it was refused, else the last one.
 
-    The last one may be a refusal too: its phase is `data` or `dot`.
+    The last one may be a refusal too: its phase is `data` or `dot`. A struct, because there is one
+    for every mail (ADR 0009).
     """
 
     replies: tuple[Reply, ...]

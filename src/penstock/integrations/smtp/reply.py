@@ -1,8 +1,9 @@
 """Replies of an SMTP server: split the bytes into replies, and read their codes."""
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Phase = Literal[
     "connect", "banner", "ehlo", "starttls", "auth", "mail", "rcpt", "data", "dot", "quit"
@@ -21,11 +22,11 @@ class Malformed(Exception):
     """The server sent bytes that are not an SMTP reply."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(Struct, frozen=True, kw_only=True):
     """One reply. `enhanced` is its enhanced status code, and `text` the rest, on one line.
 
-    The text may contain addresses: show it to people, and never log it.
+    The text may contain addresses: show it to people, and never log it. A struct, because there is
+    one for every recipient (ADR 0009).
     """
 
     phase: Phase

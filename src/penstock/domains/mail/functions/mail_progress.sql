@@ -1,6 +1,7 @@
 -- Return how far one mail is, in the words of the document. Attempts that count are those that failed:
 -- a snooze is none. A replay begins to count anew. `next_attempt_at` is never NULL: of a mail that has
--- ended, it is the instant from which its last attempt was allowed.
+-- ended, it is the instant from which its last attempt was allowed. `last_error` is what a relay has said
+-- last; that a mail waits for a gate is shown only if there is nothing else.
 CREATE OR REPLACE FUNCTION penstock.mail_progress(of_mail bigint)
 RETURNS TABLE (
     status text, retry_count integer, next_attempt_at timestamptz, last_attempt_at timestamptz,
@@ -25,7 +26,7 @@ AS $$
         CASE
             WHEN place.state = 'done' THEN NULL
             WHEN place.state = 'held' THEN left('held: ' || place.reason, 500)
-            ELSE left(coalesce(tried.last_reason, place.reason), 500)
+            ELSE left(coalesce(tried.last_error, place.reason, tried.last_reason), 500)
         END,
         CASE
             WHEN place.state = 'done' THEN tried.last_settled_at
@@ -36,6 +37,10 @@ AS $$
     CROSS JOIN LATERAL (
         SELECT max(claimed_at) AS last_claimed_at, max(settled_at) AS last_settled_at,
             (array_agg(reason ORDER BY attempt DESC))[1] AS last_reason,
+            (array_agg(reason ORDER BY attempt DESC) FILTER (
+                WHERE reason NOT IN (
+                    'circuit_open', 'cooldown', 'concurrency_limited', 'rate_limited')
+            ))[1] AS last_error,
             count(*) FILTER (
                 WHERE outcome IN ('retry', 'lost') AND attempt > coalesce((
                     SELECT max(earlier.attempt) FROM penstock.attempt AS earlier

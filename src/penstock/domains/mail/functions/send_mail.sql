@@ -26,16 +26,17 @@ LANGUAGE sql AS $$
     FROM penstock.send_mails(
         CASE WHEN bulk THEN 'penstock.mail.bulk' ELSE 'penstock.mail' END,
         ARRAY[jsonb_strip_nulls(jsonb_build_object(
-            'from', penstock.mail_address(sender),
+            'from', penstock.mail_address(sender, 'sender'),
             'recipients', coalesce((
                 SELECT jsonb_agg(
-                    jsonb_build_object('kind', kind, 'address', penstock.mail_address(address))
+                    jsonb_build_object('kind', kind, 'address', penstock.mail_address(
+                        address, format('%s[%s]', field, place)))
                     ORDER BY rank, place)
-                FROM (VALUES (1, 'to', recipients), (2, 'cc', cc), (3, 'bcc', bcc))
-                    AS listed (rank, kind, addresses)
+                FROM (VALUES (1, 'to', 'recipients', recipients), (2, 'cc', 'cc', cc), (3, 'bcc', 'bcc', bcc))
+                    AS listed (rank, kind, field, addresses)
                 CROSS JOIN LATERAL unnest(addresses) WITH ORDINALITY AS given (address, place)), '[]'),
             'reply_to', coalesce((
-                SELECT jsonb_agg(penstock.mail_address(address) ORDER BY place)
+                SELECT jsonb_agg(penstock.mail_address(address, format('reply_to[%s]', place)) ORDER BY place)
                 FROM unnest(reply_to) WITH ORDINALITY AS given (address, place)), '[]'),
             'subject', subject, 'text', text, 'html', html, 'headers', headers,
             'tags', to_jsonb(tags), 'attachments', attachments, 'relay', relay,

@@ -1,5 +1,6 @@
 -- Accept mails, given as JSON documents, for one of the two lanes of mail, in the caller's transaction.
--- Returns one row per position; is_new is false where the key is already known. Raises as enqueue_many.
+-- Returns one row per position; is_new is false where the key is already known. Raises as enqueue_many,
+-- and PS409 with the field `bulk` for a key that a mail in the other lane has.
 -- The item carries a hash of the document, so that a key with another content is a conflict. What a
 -- template was rendered to is not part of it: a repeat finds its mail although the template has a new
 -- version.
@@ -12,6 +13,8 @@ DECLARE
     keys text[];
     due_ats timestamptz[];
     not_afters timestamptz[];
+    accepted_ids bigint[];
+    are_new boolean[];
 BEGIN
     SELECT array_agg(jsonb_build_object('hash', penstock.mail_hash(mail)) ORDER BY index),
         array_agg(mail ->> 'key' ORDER BY index),
@@ -20,12 +23,22 @@ BEGIN
     INTO payloads, keys, due_ats, not_afters
     FROM unnest(send_mails.mails) WITH ORDINALITY AS given (mail, index);
 
+    -- Sorted, so that two producers with the same keys cannot deadlock.
+    INSERT INTO penstock.mail_key (key)
+    SELECT DISTINCT key FROM unnest(keys) AS given (key) WHERE key IS NOT NULL ORDER BY key
+    ON CONFLICT DO NOTHING;
+
+    SELECT array_agg(enqueued.item_id ORDER BY enqueued.index),
+        array_agg(enqueued.is_new ORDER BY enqueued.index)
+    INTO accepted_ids, are_new
+    FROM penstock.enqueue_many(
+        send_mails.lane, payloads, keys, due_ats, NULL, not_afters, send_mails.at, 'mail') AS enqueued;
+    PERFORM penstock.mail_check_keys(send_mails.lane, keys, payloads, are_new);
+
     RETURN QUERY
     WITH accepted AS MATERIALIZED (
-        SELECT enqueued.index, enqueued.item_id, enqueued.is_new
-        FROM penstock.enqueue_many(
-            send_mails.lane, payloads, keys, due_ats, NULL, not_afters, send_mails.at,
-            'mail') AS enqueued
+        SELECT index, item_id, is_new
+        FROM unnest(accepted_ids, are_new) WITH ORDINALITY AS a (item_id, is_new, index)
     ), stored AS (
         INSERT INTO penstock.mail (
             id, accepted_at, lane, sender, sender_name, recipients, addresses, reply_to, subject, text,

@@ -11,7 +11,8 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
     SELECT array_agg(recipient_no) AS recipient_nos,
         count(*) FILTER (WHERE result IN ('sent', 'captured')) AS sent,
-        min(coalesce(code || ' ' || reply, class)) FILTER (WHERE result = 'failed') AS reason
+        min(concat_ws(' ', coalesce(code::text, class), enhanced, reply)) FILTER (WHERE result = 'failed')
+            AS reason
     FROM penstock.mail_result WHERE mail_id = asked.id
 ) AS known ON true
 LEFT JOIN LATERAL (

@@ -1,4 +1,7 @@
--- Create a relay, or replace the one of this name.
+-- Create a relay, or replace the one of this name; how the one before went is forgotten.
+WITH forgotten AS (
+    DELETE FROM penstock.mail_relay_state WHERE relay = $1
+)
 INSERT INTO penstock.mail_relay (
     name, host, port, tls, username, sealed_password, priority, connections_max,
     messages_per_connection_max, idle_time, is_enabled, updated_at)
