@@ -5,7 +5,7 @@ import asyncio
 from penstock import Penstock
 from penstock.domains.outbox.enqueue import AcceptedInstruction, NewInstruction, Outbox
 from penstock.domains.outbox.inspect import read_story
-from penstock.domains.outbox.rails import list_rails
+from penstock.domains.outbox.rails.registry import list_rails
 from penstock.postgres.pool import Connection
 
 app = Penstock()

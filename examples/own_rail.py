@@ -1,22 +1,23 @@
-"""A rail of your own: an adapter in 60 lines, here with httpx, and the simulator as its bank.
+"""A rail of your own: an adapter in 60 lines, with the simulator as its bank.
 
 A package offers the factory `open_rail` as an entry point of the group `penstock.rails`.
 """
 
 import asyncio
+import json
 from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from ipaddress import ip_network
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
-import httpx
-
+from penstock.base.errors import CallFailed
 from penstock.domains.outbox.instruction import Instruction
-from penstock.domains.outbox.rail import (
+from penstock.domains.outbox.rails.rail import (
     NoAnswer,
     NotFound,
     NotSent,
@@ -26,10 +27,12 @@ from penstock.domains.outbox.rail import (
     SendResult,
     rail_key,
 )
-from penstock.domains.outbox.simulator.server import open_simulator, serving
+from penstock.domains.outbox.rails.simulator.server import open_simulator, serving
+from penstock.integrations.http_client import Client, Egress, Response
 
-# Only after these the bank certainly has nothing. A timeout while reading proves nothing.
-NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+# After these the bank has certainly received nothing. A timeout proves nothing.
+NEVER_SENT = {"refused_address", "bad_name", "connect", "tls"}
+JSON = ("Content-Type", "application/json")
 
 
 class BankRail:
@@ -43,8 +46,10 @@ class BankRail:
     )
 
     def __init__(self, url: str, secret: str | None) -> None:
-        headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
-        self._client = httpx.AsyncClient(base_url=url, headers=headers)
+        self._url = url
+        self._headers = [] if secret is None else [("Authorization", f"Bearer {secret}")]
+        # The bank of this example is on this machine; without a network, only public ones.
+        self._client = Client(Egress((ip_network("127.0.0.0/8"),)))
 
     async def send(self, instruction: Instruction, *, timeout: timedelta) -> SendResult:
         """Send once; the key is the same for every attempt."""
@@ -54,39 +59,41 @@ class BankRail:
             "currency": instruction.currency,
             "simulate": instruction.payload.get("simulate"),
         }
-        key = {"Idempotency-Key": rail_key(instruction)}
+        headers = [*self._headers, JSON, ("Idempotency-Key", rail_key(instruction))]
         try:
-            async with asyncio.timeout(timeout.total_seconds()):
-                reply = await self._client.post("/payments", json=body, headers=key, timeout=None)
-        except NEVER_SENT as failed:
-            return NotSent(type(failed).__name__)
-        except (httpx.HTTPError, TimeoutError) as failed:
-            return NoAnswer(type(failed).__name__)
-        return read(reply) or RailAnswer(code=f"HTTP_{reply.status_code}")
+            reply = await self._client.post(
+                self._client.prepare(f"{self._url}/payments"),
+                headers,
+                json.dumps(body).encode(),
+                timeout=timeout.total_seconds(),
+            )
+        except CallFailed as failed:
+            return (NotSent if failed.kind in NEVER_SENT else NoAnswer)(str(failed))
+        return read(reply) or RailAnswer(code=f"HTTP_{reply.status}")
 
     async def query(self, instruction: Instruction, *, timeout: timedelta) -> QueryResult:
         """Ask for the state; what is not a clear answer is none."""
+        route = self._client.prepare(f"{self._url}/payments/{rail_key(instruction)}")
         try:
-            async with asyncio.timeout(timeout.total_seconds()):
-                reply = await self._client.get(f"/payments/{rail_key(instruction)}", timeout=None)
-        except (httpx.HTTPError, TimeoutError) as failed:
-            return NoAnswer(type(failed).__name__)
+            reply = await self._client.get(route, self._headers, timeout=timeout.total_seconds())
+        except CallFailed as failed:
+            return NoAnswer(str(failed))
         answer = read(reply)
         if answer is not None and answer.code == "NOT_FOUND":
             return NotFound()
-        if answer is None or not reply.is_success:
-            return NoAnswer(f"HTTP {reply.status_code}")
+        if answer is None or reply.status != 200:
+            return NoAnswer(f"HTTP {reply.status}")
         return answer
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self._client.close()
 
 
-def read(reply: httpx.Response) -> RailAnswer | None:
+def read(reply: Response) -> RailAnswer | None:
     """Return the bank's answer, or None for something else, such as the page of a proxy."""
     try:
-        document: Any = reply.json()
+        document: Any = json.loads(reply.body)
     except ValueError:
         return None
     if not isinstance(document, dict) or not isinstance(document.get("code"), str):

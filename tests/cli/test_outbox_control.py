@@ -8,6 +8,7 @@ import pytest
 from penstock import Penstock
 from tests.cli.conftest import Cli
 from tests.cli.output import answer, answers
+from tests.domains.outbox.control.control_scene import add_rail
 
 WHY = ("--reason", "because")
 
@@ -15,7 +16,8 @@ WHY = ("--reason", "because")
 @pytest.fixture
 async def ready(cli: Cli, dsn: str) -> Cli:
     """Commands on a database with lanes, which the first start of a process creates."""
-    async with Penstock(dsn):
+    async with Penstock(dsn) as app:
+        await add_rail(app, "sepa")
         return cli
 
 
@@ -36,6 +38,20 @@ def test_a_rail_is_stopped_listed_and_started(ready: Cli) -> None:
     assert ready("outbox", "start", "--rail", "sepa", *WHY).code == 0
     assert answers(ready("outbox", "switches", "--json")) == []
     assert ready("outbox", "start", "--rail", "sepa", *WHY).code == 2
+
+
+def test_a_mistyped_rail_or_currency_is_refused_and_an_unused_participant_is_named(
+    ready: Cli,
+) -> None:
+    """A switch on a name that nothing has looks like one that works."""
+    stopped = ready("outbox", "stop", "--rail", "spea", *WHY)
+    limited = ready("outbox", "limit", "set", "EUX", "--all", "--amount-max", "1")
+    unused = ready("outbox", "stop", "--participant", "shpo", *WHY)
+
+    assert (stopped.code, limited.code, unused.code) == (2, 2, 0)
+    assert "there is no rail 'spea'" in stopped.err
+    assert "currency" in limited.err
+    assert "participant 'shpo' has sent no instruction yet" in unused.err
 
 
 def test_a_switch_needs_exactly_one_subject_and_a_reason(ready: Cli) -> None:

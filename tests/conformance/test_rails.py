@@ -12,12 +12,19 @@ import pytest
 
 from examples.own_rail import BankRail
 from penstock.compose.rails import ClientExchange
-from penstock.domains.outbox.http_json import make_rail, parse_config
-from penstock.domains.outbox.rail import NoAnswer, NotFound, NotSent, Rail, RailAnswer, rail_key
-from penstock.domains.outbox.simulator.adapter import make_simulator_rail
-from penstock.domains.outbox.simulator.order import Order
-from penstock.domains.outbox.simulator.server import Simulator
-from tests.domains.outbox.rail_scene import instruction, loopback_exchange, simulating
+from penstock.domains.outbox.rails.http_json import make_rail, parse_config
+from penstock.domains.outbox.rails.rail import (
+    NoAnswer,
+    NotFound,
+    NotSent,
+    Rail,
+    RailAnswer,
+    rail_key,
+)
+from penstock.domains.outbox.rails.simulator.adapter import make_simulator_rail
+from penstock.domains.outbox.rails.simulator.order import Order
+from penstock.domains.outbox.rails.simulator.server import Simulator
+from tests.domains.outbox.rails.rail_scene import instruction, loopback_exchange, simulating
 from tests.ports import free_port
 from tests.receiver import Close, Reply, receiving
 

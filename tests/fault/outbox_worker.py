@@ -16,7 +16,7 @@ from penstock import Penstock
 from penstock.base.log import configure
 from penstock.contract import Resources, Runtime
 from penstock.domains.outbox.probe import Probe
-from penstock.domains.outbox.rail import LoadedRail
+from penstock.domains.outbox.rails.rail import LoadedRail
 from tests.domains.outbox.sending.ledger import OneRail, loaded
 from tests.domains.outbox.sending.scene import Allowing, build, domain
 

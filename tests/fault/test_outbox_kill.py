@@ -30,6 +30,7 @@ from tests.fault.waiting import pause, until
 
 SEED = int(os.environ.get("PENSTOCK_FAULT_SEED", "16"))
 LEASE = timedelta(seconds=2)
+ATTEMPTS_MAX = 100  # A head that is lost or busy again and again must not fail for good.
 PARTICIPANTS = 4
 ROUND = 8  # Instructions for each point at which a worker dies.
 PATIENCE = 120.0
@@ -76,8 +77,18 @@ class Scene:
         return worker
 
     async def are_all_done(self) -> bool:
-        states = [await item_state(self.pool, each) for each in self.sent.values()]
-        return all(state == "done" for state in states)
+        return not await self.unfinished()
+
+    async def unfinished(self) -> dict[str, str]:
+        """Return where the instructions are that are not done."""
+        found = {name: await item_state(self.pool, each) for name, each in self.sent.items()}
+        return {name: state for name, state in found.items() if state != "done"}
+
+    async def wait_until_all_are_done(self) -> None:
+        try:
+            await until(self.are_all_done, within=2 * PATIENCE)
+        except TimeoutError as late:
+            raise AssertionError(await self.unfinished()) from late
 
     async def states(self, name: str) -> list[str]:
         rows = await self.pool.fetch(
@@ -113,7 +124,14 @@ async def running(dsn: str, db: Pool, folder: Path, *, promise: str) -> AsyncGen
             who="test",
             owner=OWNER,
             guards=GUARDS,
-            **(POLICY | {"lease": LEASE, "backoff_base": timedelta(milliseconds=50)}),
+            **(
+                POLICY
+                | {
+                    "lease": LEASE,
+                    "backoff_base": timedelta(milliseconds=50),
+                    "max_attempts": ATTEMPTS_MAX,
+                }
+            ),
         )
     ledger = Ledger(recognises_keys=promise == "key")
     async with keeping(ledger), alongside(_sweep_often(db)):
@@ -153,7 +171,7 @@ async def test_nothing_is_paid_twice_or_lost_wherever_a_worker_dies(
             async with asyncio.timeout(PATIENCE):
                 assert await worker.wait() == -signal.SIGKILL, label
         await scene.start()
-        await until(scene.are_all_done, within=2 * PATIENCE)
+        await scene.wait_until_all_are_done()
 
         await scene.assert_paid_once_in_order()
 

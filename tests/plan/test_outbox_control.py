@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from penstock.domains.outbox import control
+from penstock.domains.outbox.control import checks as control
+from penstock.postgres.array import to_array
 from tests.plan.explain import Explainer
 from tests.plan.outbox_rows import with_outbox
 
@@ -25,6 +26,15 @@ LIMITS = """
     INSERT INTO penstock.outbox_limit
         (scope, name, currency, amount_max, approval_above, day_amount_max)
     SELECT 'participant', 'p-' || n, 'EUR', 100, 50, 1000 FROM generate_series(1, 5000) AS n
+"""
+SUSPENSIONS = """
+    INSERT INTO penstock.outbox_suspension (participant_id, reason, who, at)
+    SELECT 'other-' || n, 'looked at', 'test', now() FROM generate_series(1, 20000) AS n
+"""
+DECISIONS = """
+    INSERT INTO penstock.outbox_approval (outbox_id, decision, key_id, reason, decided_at)
+    SELECT outbox_id, 'approved', 'key', 'looked at', now()
+    FROM penstock.outbox_instruction WHERE sequence_id > 1
 """
 HEADS = "SELECT * FROM penstock.outbox_instruction WHERE sequence_id = 1 LIMIT $1"
 
@@ -51,5 +61,25 @@ async def test_a_batch_is_decided_about_without_a_walk(explainer: Explainer) -> 
 
     explained = explainer.of(control.CONTROL)
     assert [row["is_within_day"] for row in rows] == [True] * BATCH
+    assert explained.walked == []
+    assert explained.buffers <= PAGES_ONCE + PAGES_PER_INSTRUCTION * BATCH, explained.buffers
+
+
+async def test_most_batches_are_looked_up_in_short_lists_only(explainer: Explainer) -> None:
+    """Suspensions and decisions of others, which are kept, must not be read for every claim."""
+    for statement in (SUSPENSIONS, DECISIONS):
+        await explainer.db.execute(statement)
+    heads = await explainer.db.fetch(HEADS, BATCH)
+
+    rows = await explainer.fetch(
+        control.HAS_CONTROLS,
+        to_array(row["outbox_id"] for row in heads),
+        [row["participant_id"] for row in heads],
+        ["sepa"],
+        ["EUR"],
+    )
+
+    explained = explainer.of(control.HAS_CONTROLS)
+    assert [row[0] for row in rows] == [False]
     assert explained.walked == []
     assert explained.buffers <= PAGES_ONCE + PAGES_PER_INSTRUCTION * BATCH, explained.buffers

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from penstock.domains.outbox import archive, check_call, loader, lookup
+from penstock.domains.outbox import check_call, loader, lookup
+from penstock.domains.outbox.audit import archive
 from penstock.domains.outbox.lanes import LANE
+from penstock.postgres.array import to_array
 from penstock.postgres.pool import Row
 from tests.plan.explain import Explainer
 from tests.plan.outbox_rows import with_outbox
@@ -35,9 +37,13 @@ SUSPENSIONS = """
     INSERT INTO penstock.outbox_suspension (participant_id, reason, who, at)
     SELECT 'other-' || n, 'x', 'test', now() FROM generate_series(1, 20000) AS n
 """
+# The lane keeps the walk short: `ready` has no index by id, and other lanes have millions of rows.
 HOLD = """
     WITH gone AS (
-        DELETE FROM penstock.ready WHERE id = ANY ($1::bigint[]) RETURNING id, lane_id
+        DELETE FROM penstock.ready
+        WHERE lane_id = (SELECT lane_id FROM penstock.lane WHERE name = $3)
+            AND id = ANY ($1::bigint[])
+        RETURNING id, lane_id
     ), tried AS (
         INSERT INTO penstock.attempt (item_id, token, claimed_at, settled_at, lane_id, duration_ms,
             attempt, outcome, reason)
@@ -72,7 +78,8 @@ async def test_a_batch_is_loaded_by_the_keys_of_its_items(
 ) -> None:
     ids = [row["item_id"] for row in await heads(explainer)]
 
-    rows = await explainer.fetch(loader.LOAD_INSTRUCTIONS, ids, [is_tried] * BATCH)
+    tried = to_array(ids if is_tried else [])
+    rows = await explainer.fetch(loader.LOAD_INSTRUCTIONS, to_array(ids), tried)
 
     assert len(rows) == BATCH
     assert_bounded(explainer, loader.LOAD_INSTRUCTIONS)
@@ -91,6 +98,7 @@ async def test_calls_are_checked_without_a_walk_over_suspensions(explainer: Expl
         ids,
         [row["rail_type"] for row in batch],
         [row["participant_id"] for row in batch],
+        [row["outbox_id"] for row in batch],
         NOW,
     )
 
@@ -104,15 +112,15 @@ async def test_endings_are_archived_at_the_cost_of_their_own_number(
 ) -> None:
     batch = await heads(explainer)
     texts: list[str | None] = [None] * BATCH
-    columns: list[list[Any]] = [
-        [row["item_id"] for row in batch],
-        [row["outbox_id"] if is_known else None for row in batch],
-        [1] * BATCH,
+    columns: list[Any] = [
+        to_array(row["item_id"] for row in batch),
+        to_array(row["outbox_id"] if is_known else "NULL" for row in batch),
+        to_array([1] * BATCH),
+        to_array([7] * BATCH),
         ["DISPATCHED"] * BATCH,
-        [NOW] * BATCH,
         texts, texts, texts, texts,
-        [7] * BATCH,
-        [TOKEN] * BATCH,
+        NOW,
+        TOKEN,
     ]  # fmt: skip
 
     await explainer.execute(archive.RECORD_ATTEMPTS, *columns)
@@ -124,7 +132,7 @@ async def test_unknown_results_are_found_among_those_that_are_held(explainer: Ex
     """The service looks every two seconds, and nearly always finds nothing."""
     await explainer.db.execute(LOOKUPS, NOW)
     ids = [row["item_id"] for row in await heads(explainer)]
-    await explainer.db.execute(HOLD, ids, TOKEN)
+    await explainer.db.execute(HOLD, ids, TOKEN, LANE)
     query = (lookup.FIND_UNKNOWN, BATCH, NOW, timedelta(seconds=1), timedelta(hours=1))
 
     found = await explainer.fetch(*query)
@@ -132,3 +140,20 @@ async def test_unknown_results_are_found_among_those_that_are_held(explainer: Ex
 
     assert ({row["id"] for row in found}, again) == (set(ids), [])
     assert_bounded(explainer, lookup.FIND_UNKNOWN)
+
+
+async def test_due_lookups_are_taken_from_the_beginning_of_an_index(explainer: Explainer) -> None:
+    """Rails that settle in days have as many lookups as they have open payments."""
+    await explainer.db.execute(LOOKUPS, NOW + timedelta(days=1))
+    ids = [row["item_id"] for row in await heads(explainer)]
+    await explainer.db.execute(
+        "INSERT INTO penstock.outbox_lookup (item_id, attempt, rail_type, purpose, due_at, since)"
+        " SELECT id, 1, 'simulator', 'unknown', $2, now() FROM unnest($1::bigint[]) AS id",
+        ids,
+        NOW,
+    )
+
+    taken = await explainer.fetch(lookup.CLAIM_LOOKUPS, BATCH, timedelta(minutes=1), NOW)
+
+    assert {row["item_id"] for row in taken} == set(ids)
+    assert_bounded(explainer, lookup.CLAIM_LOOKUPS)

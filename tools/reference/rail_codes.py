@@ -1,6 +1,6 @@
 """docs/reference/rail-codes.md: the shipped code sets, in the order of their files."""
 
-from penstock.domains.outbox.codes import SHIPPED, shipped_codes
+from penstock.domains.outbox.rails.codes import SHIPPED, shipped_codes
 from tools.reference.blocks import code, plain, table
 
 

@@ -7,16 +7,16 @@ from typing import Any, TypeAlias
 
 from penstock.compose.egress import make_client
 from penstock.contract import Resources
-from penstock.domains.outbox.http_json import (
+from penstock.domains.outbox.rails.http_json import (
     HttpAnswer,
     HttpRequest,
     make_rail,
     parse_config,
 )
-from penstock.domains.outbox.rail import Rail
-from penstock.domains.outbox.rails import HTTP_JSON, SIMULATOR, CachedRails
-from penstock.domains.outbox.simulator.adapter import make_simulator_rail
-from penstock.domains.outbox.simulator.service import SimulatorService
+from penstock.domains.outbox.rails.rail import Rail
+from penstock.domains.outbox.rails.registry import HTTP_JSON, SIMULATOR, CachedRails
+from penstock.domains.outbox.rails.simulator.adapter import make_simulator_rail
+from penstock.domains.outbox.rails.simulator.service import SimulatorService
 from penstock.integrations.http_client import Client, Egress, Route, process_limits
 
 Closes: TypeAlias = list[Callable[[], Awaitable[None]]]

@@ -3,38 +3,17 @@ page that says what to do.
 """
 
 import re
-import shutil
-import subprocess
 
 import pytest
 
 from penstock.domains.outbox import metrics
 from penstock.kernel.metrics import METRICS
 from tests.docs.pages import ROOT, read
+from tests.promtool import needs_promtool, promtool
 
 FOLDER = ROOT / "deploy" / "alerts"
 RULES = (FOLDER / "outbox.rules.yml").read_text(encoding="utf-8")
 RUNBOOK = "docs/howto/outbox-alerts.md"
-SECONDS_MAX = 60
-
-PROMTOOL = shutil.which("promtool")
-needs_promtool = pytest.mark.skipif(
-    PROMTOOL is None, reason="promtool is not installed; Debian's package prometheus has it"
-)
-
-
-def promtool(*arguments: str) -> None:
-    assert PROMTOOL is not None
-    done = subprocess.run(
-        [PROMTOOL, *arguments],
-        cwd=FOLDER,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def alerts() -> list[str]:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -13,15 +14,25 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from penstock.base.errors import InvalidInput
+from penstock.domains.outbox.control.gap import list_gaps
 from penstock.domains.outbox.enqueue import AcceptedInstruction, Outbox
 from penstock.domains.outbox.errors import InstructionConflict
+from penstock.domains.outbox.rails.registry import RailRow, put_rail
 from penstock.kernel.errors import LaneIsOwned
 from penstock.kernel.item import Dead, Done, Retry
 from penstock.kernel.operate import retry
 from penstock.postgres.pool import connect
 from tests.domains.outbox.scene import Scene, a_body, a_payload, an_instruction, body_of
+from tests.fault.waiting import is_blocked, until
 
 PRODUCERS = 16
+JSON = {"Content-Type": "application/json"}
+SEND = "SELECT * FROM penstock.send_instruction($1, $2, $3, $4, $5::jsonb)"
+INSERT = """
+    INSERT INTO penstock.payment_outbox_pending
+        (sequence_id, instruction_id, participant_id, idempotency_key, rail_type, payload)
+    VALUES ($1, $2, $3, $4, $5, $6::jsonb)
+"""
 UUID_V7 = 7
 
 
@@ -201,6 +212,52 @@ async def test_a_batch_has_an_outcome_for_each_line(scene: Scene) -> None:
     assert await scene.numbers() == [("ada", 2, 1, 2, 3), ("ben", 1, 1, 1, 2)]
 
 
+SEPA = RailRow(
+    rail_type="sepa", adapter="simulator", code_set="simulator", destination_scheme="sepa",
+    config={"url": "http://127.0.0.1:1"},
+)  # fmt: skip
+
+
+async def test_a_destination_that_cannot_be_right_is_refused_when_it_comes_in(
+    scene: Scene,
+) -> None:
+    """It failed before its call, and blocked its participant, long after the producer was gone."""
+    async with scene.app.pool.acquire() as db:
+        await put_rail(db, SEPA, vault=scene.app.resources.vault, who="test")
+    wrong = a_payload(destination={"iban": "DE89370400440532013001"})
+    right = a_payload(destination={"iban": "DE89370400440532013000"})
+    bodies = [a_body("i-1", rail_type="sepa", payload=each) for each in (wrong, right)]
+
+    single = await scene.client.post("/outbox/instructions", json=bodies[0])
+    batch = await scene.client.post("/outbox/instructions/batch", json=bodies)
+    with pytest.raises(InvalidInput) as refused:
+        await scene.outbox.send(an_instruction("i-1", rail_type="sepa", payload=wrong))
+
+    assert body_of(single, 400)["field"] == "payload.destination.iban"
+    first, second = body_of(batch)
+    assert (first["outcome"], second["outcome"]) == ("invalid", "accepted")
+    assert first["detail"].startswith("payload.destination.iban: ")
+    assert refused.value.field == "payload.destination.iban"
+
+
+async def test_an_amount_that_is_given_twice_is_refused(scene: Scene) -> None:
+    """The last one would be paid, and whoever has checked the first one would not know."""
+    twice = json.dumps(a_body("i-1")).replace('"amount":', '"amount": "9000.00", "amount":')
+
+    single = await scene.client.post("/outbox/instructions", content=twice, headers=JSON)
+    batch = await scene.client.post(
+        "/outbox/instructions/batch",
+        content=f"[{twice}, {json.dumps(a_body('i-2'))}]",
+        headers=JSON,
+    )
+
+    assert body_of(single, 400)["field"] == "amount"
+    first, second = body_of(batch)
+    assert (first["outcome"], second["outcome"]) == ("invalid", "accepted")
+    assert first["detail"].startswith("amount: ")
+    assert await count(scene) == 1
+
+
 @pytest.mark.parametrize("lines", [[], [{}] * 1_001, {"a": 1}], ids=["none", "many", "object"])
 async def test_a_batch_of_another_shape_is_refused(scene: Scene, lines: object) -> None:
     refused = await scene.client.post("/outbox/instructions/batch", json=lines)
@@ -351,6 +408,48 @@ async def test_batches_with_the_same_participants_in_other_orders_do_not_deadloc
 
 
 @pytest.mark.covers("E5")
+async def test_a_producer_with_a_bump_and_one_without_do_not_deadlock(
+    scene: Scene, dsn: str
+) -> None:
+    """Both send the same instruction: one holds the participant, the other had taken the key."""
+    arguments = ("i-1", "ada", "k-1", "sepa", json.dumps(a_payload()))
+    bumping, sending = await connect(dsn), await connect(dsn)
+    transaction = bumping.transaction()
+    await transaction.start()
+    number = await bumping.fetchval("SELECT penstock.bump_participant_outbox_seq('ada')")
+
+    async with asyncio.TaskGroup() as group:
+        sent = group.create_task(sending.fetchrow(SEND, *arguments))
+        await until(partial(is_blocked, scene.app.pool), within=20)
+        await bumping.execute(INSERT, number, *arguments)
+        await transaction.commit()
+
+    answer = sent.result()
+    assert answer is not None
+    assert (answer["sequence_id"], answer["is_new"]) == (1, False)
+    assert await scene.numbers() == [("ada", 1, 1, 1, 2)]
+    assert await list_gaps(scene.app.pool) == []
+    for each in (bumping, sending):
+        await each.close()
+
+
+async def test_a_number_that_was_taken_and_not_used_is_a_gap(scene: Scene, dsn: str) -> None:
+    """The numbers of a participant have a hole, and nobody has decided so."""
+    db = await connect(dsn)
+    await db.execute("SELECT penstock.bump_participant_outbox_seq('ada')")
+    await scene.post()
+
+    (gap,) = await list_gaps(db)
+    other = await list_gaps(db, participant_id="bob")
+    await db.close()
+
+    assert (gap.participant_id, gap.sequence_id) == ("ada", 1)
+    assert (gap.outbox_id, gap.instruction_id) == (None, None)
+    assert gap.who.startswith("sql:")
+    assert other == []
+    assert [row["sequence_id"] for row in await scene.pending()] == [2]
+
+
 async def test_items_have_the_order_of_the_numbers(scene: Scene) -> None:
     """Also within one batch, and over batches that were sent at the same time."""
     batches = [

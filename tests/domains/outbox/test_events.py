@@ -1,7 +1,7 @@
 """Decisions of people are announced and counted like what a worker does, in their transaction."""
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -9,12 +9,16 @@ from uuid import UUID
 import pytest
 
 from penstock.base.clock import FakeClock
+from penstock.base.log import get_logger
 from penstock.compose import webhooks
 from penstock.compose.outbox import make_archive
+from penstock.domains.outbox.audit.archive import Archive
+from penstock.domains.outbox.control.recheck import recheck_one
+from penstock.domains.outbox.event import OutboxEvent
 from penstock.domains.outbox.lanes import LANE
-from penstock.domains.outbox.recheck import recheck_one
 from penstock.kernel.item import Dead
-from tests.domains.outbox.control_scene import Scene, opened_scene
+from penstock.postgres.pool import Connection
+from tests.domains.outbox.control.control_scene import Scene, opened_scene
 
 
 @pytest.fixture
@@ -130,6 +134,25 @@ async def test_a_decision_is_made_also_if_its_event_is_refused(scene: Scene) -> 
     assert (await scene.decide("ops", "skip", first)).status_code == 200
 
     assert await scene.archive(first) == [("FAILED", "SKIPPED")]
+
+
+async def test_a_listener_that_fails_does_not_keep_the_others_from_hearing(scene: Scene) -> None:
+    """Payments end by these events: a fault of webhooks must not leave them open."""
+    heard: list[UUID] = []
+
+    async def refuse(db: Connection, _events: Sequence[OutboxEvent]) -> None:
+        await db.execute("SELECT 1 / 0")
+
+    async def hear(_db: Connection, events: Sequence[OutboxEvent]) -> None:
+        heard.extend(each.outbox_id for each in events)
+
+    first = await scene.send("a-1")
+    archive = Archive(log=get_logger(), listeners=[refuse, hear])
+    async with scene.app.pool.acquire() as db, db.transaction():
+        await archive.write(db, first, "FAILED", who="test")
+
+    assert heard == [first]
+    assert await scene.archive(first) == [("FAILED", None)]
 
 
 async def test_amounts_are_shown_without_an_exponent(scene: Scene) -> None:

@@ -13,9 +13,9 @@ from penstock.api import create_app
 from penstock.base.aio import alongside
 from penstock.base.meter import Meter
 from penstock.contract import Domain, Kind, OwnedLane, Resources, Runtime
+from penstock.domains.outbox.audit.seal import seal
 from penstock.domains.outbox.lanes import GUARDS, LANE, OWNER, POLICY
 from penstock.domains.outbox.metrics import METRICS, count_rows
-from penstock.domains.outbox.seal import seal
 from penstock.kernel.claim import Cursor, claim
 from penstock.kernel.enqueue import enqueue
 from penstock.kernel.item import SettledAttempt
@@ -24,7 +24,7 @@ from penstock.kernel.sweep import sweep
 from penstock.postgres.pool import Connection
 from tests.api.scene import called
 from tests.database import run_sql
-from tests.domains.outbox.archived import add
+from tests.domains.outbox.audit.archived import add
 from tests.fault.waiting import until
 
 ENDINGS: dict[str, Outcome] = {
@@ -42,7 +42,15 @@ class Order(msgspec.Struct):
     ending: str
 
 
+may_end = asyncio.Event()
+has_begun = asyncio.Event()
+
+
 async def handle(item: Item[Order]) -> Outcome:
+    if item.payload.ending == "late":
+        has_begun.set()
+        await may_end.wait()
+        return Hold("unknown: no answer")
     return ENDINGS[item.payload.ending]
 
 
@@ -145,6 +153,31 @@ async def test_what_a_worker_does_moves_the_metrics_of_the_outbox(app: Penstock)
     returned = after.get("attempts_total returned", 0)
     assert after["dispatch_latency_ms_count"] == attempts - returned
     assert after["dispatch_latency_ms_bucket +Inf"] == after["dispatch_latency_ms_count"]
+
+
+async def test_a_late_result_is_counted_under_no_outcome_of_the_kernel(app: Penstock) -> None:
+    """`hold` is no state of the archive; the row UNKNOWN of a lost attempt is counted by itself."""
+    stop = asyncio.Event()
+
+    async def is_late() -> bool:
+        return bool(await app.pool.fetchval("SELECT count(*) FROM penstock.late_result"))
+
+    async def lose_the_lease() -> None:
+        await has_begun.wait()
+        await app.pool.execute(
+            "UPDATE penstock.lease SET expires_at = claimed_at + interval '1 us'"
+        )
+        await sweep(app.pool, meter=app.meter, log=app.log)
+        may_end.set()
+        await until(is_late, within=20)
+        stop.set()
+
+    await accept(app, "p-1", "late")
+    async with alongside(lose_the_lease()):
+        await app.run_worker(stop)
+    after = await scrape(app)
+
+    assert {name for name in after if name.startswith("attempts_total ")} == set()
 
 
 @pytest.mark.covers("E49", "E55", "E56")

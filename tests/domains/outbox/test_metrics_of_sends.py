@@ -1,18 +1,23 @@
 """The nine metrics move with real sends to the simulator, a dead worker and its repair."""
 
 import asyncio
+from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 import pytest
 
-from penstock import Penstock
+from penstock import Penstock, Snooze
 from penstock.base.aio import alongside
+from penstock.base.clock import FakeClock
 from penstock.compose import outbox as composed
+from penstock.domains.outbox.control import switch
 from penstock.domains.outbox.enqueue import NewInstruction, Outbox
 from penstock.domains.outbox.lanes import LANE
+from penstock.domains.outbox.rails.registry import HTTP_JSON, RailRow, put_rail
 from penstock.kernel.claim import Cursor, claim
 from penstock.kernel.lane import read_lane
 from penstock.kernel.sweep import sweep
+from penstock.testing import run_due
 from tests.domains.outbox.test_metrics import scrape
 from tests.fault.waiting import until
 
@@ -23,6 +28,12 @@ ORDERS: dict[str, tuple[dict[str, object], str]] = {
     "busy": ({"code": "BUSY"}, "RETRYABLE"),
     "doubtful": ({"lose": "before_booking"}, "UNKNOWN"),
 }
+
+SEND = """
+    SELECT penstock.send_instruction('i-1', 'p-1', 'k-1', $1,
+        '{"amount": "1.00", "currency": "EUR", "destination": {"iban": "x"}}',
+        now() - interval '1 hour')
+"""
 
 
 async def send(app: Penstock, name: str, **simulate: object) -> UUID:
@@ -95,3 +106,35 @@ async def test_real_sends_move_the_nine_metrics(dsn: str) -> None:
     assert after["dispatch_latency_ms_count"] >= len(ORDERS)
     assert after["dispatch_latency_ms_sum"] > 0
     assert after["outbox_pending_depth"] >= 1, "the busy one waits for its next attempt"
+
+
+@pytest.mark.parametrize(
+    ("rail_type", "reason"),
+    [("nowhere", "no rail nowhere in this process"), ("known", "stopped: rail known")],
+    ids=["no rail", "switch"],
+)
+async def test_an_instruction_that_cannot_leave_is_counted_from_its_due_instant(
+    dsn: str, rail_type: str, reason: str
+) -> None:
+    """It is tried every half minute, so it is never due for long; the alert must see it."""
+    known = RailRow(
+        rail_type="known",
+        adapter=HTTP_JSON,
+        config={
+            "send": {"url": "https://rail.example", "body": {"key": "{key}"}},
+            "answer": {"code": ["code"]},
+        },
+        code_set="iso20022",
+    )
+    async with Penstock(dsn=dsn, domains=[composed.DOMAIN]) as app:
+        async with app.pool.acquire() as db:
+            await put_rail(db, known, vault=app.resources.vault, who="test")
+            await switch.stop(db, "rail", "known", who="test", reason="the bank has called")
+            await db.execute(SEND, rail_type)
+        (tried,) = await run_due(app, FakeClock(datetime.now(UTC)))
+
+        found = await scrape(app)
+
+    assert isinstance(tried.outcome, Snooze)
+    assert tried.outcome.reason == reason
+    assert 3_600 <= found["oldest_pending_age_seconds"] < 3_700

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.base.errors import InvalidInput
-from penstock.domains.outbox.money import (
+from penstock.base.money import (
     MINOR_MAX,
     InstructedAmount,
     currencies,

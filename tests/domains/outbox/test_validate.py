@@ -7,9 +7,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from penstock.domains.outbox.rail import LoadedRail, Rail
+from penstock.domains.outbox.rails.rail import LoadedRail, Rail
 from penstock.domains.outbox.validate import validate
-from tests.domains.outbox.rail_scene import instruction
+from tests.domains.outbox.rails.rail_scene import instruction
 
 SEPA = LoadedRail(
     rail_type="bank",

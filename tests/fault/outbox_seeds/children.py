@@ -15,7 +15,7 @@ from penstock import Penstock
 from penstock.compose.outbox import DOMAIN, build
 from penstock.contract import Domain, Resources, Runtime, Service
 from penstock.domains.outbox.probe import Probe
-from penstock.domains.outbox.simulator.server import open_simulator, serving
+from penstock.domains.outbox.rails.simulator.server import open_simulator, serving
 from penstock.postgres.clock import DatabaseClock
 from tests.fault.record import write_line
 

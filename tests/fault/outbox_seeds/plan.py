@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import penstock.domains.outbox
-from penstock.domains.outbox.simulator.order import Moment
+from penstock.domains.outbox.rails.simulator.order import Moment
 
 # `key`: the rail recognises keys. `query`: it books every request, and "not found" is final after a
 # while. `both`, and `neither`: only a person can decide there.

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import LiteralString
 from uuid import UUID
 
-from penstock.domains.outbox.seal import seal
-from penstock.domains.outbox.simulator.entry import Entry
-from penstock.domains.outbox.simulator.ledger import Ledger
-from penstock.domains.outbox.verify import verify
+from penstock.domains.outbox.audit.seal import seal
+from penstock.domains.outbox.audit.verify import verify
+from penstock.domains.outbox.rails.simulator.entry import Entry
+from penstock.domains.outbox.rails.simulator.ledger import Ledger
 from penstock.kernel.inspect import balance
 from penstock.postgres.pool import Pool
 from tests.fault.outbox_seeds.plan import Plan

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import LiteralString, TypeVar
@@ -21,14 +22,14 @@ from penstock.base.aio import alongside, finish
 from penstock.base.log import get_logger
 from penstock.base.meter import Meter
 from penstock.base.vault import Vault
-from penstock.domains.outbox import operate
-from penstock.domains.outbox.archive import Archive
+from penstock.domains.outbox.audit.archive import Archive
+from penstock.domains.outbox.control import operate
 from penstock.domains.outbox.enqueue import AcceptedInstruction, NewInstruction, Outbox
 from penstock.domains.outbox.errors import InstructionConflict
 from penstock.domains.outbox.lanes import GUARDS, LANE, OWNER, POLICY
-from penstock.domains.outbox.rails import SIMULATOR, RailRow, put_rail
-from penstock.domains.outbox.resolve import Decision, Resolver
-from penstock.domains.outbox.simulator.entry import Entry
+from penstock.domains.outbox.rails.registry import SIMULATOR, RailRow, put_rail, read_scheme
+from penstock.domains.outbox.rails.simulator.entry import Entry
+from penstock.domains.outbox.reconcile.resolve import Decision, Resolver
 from penstock.kernel.errors import StateConflict
 from penstock.kernel.lane import create_lane
 from penstock.kernel.sweep import sweep
@@ -307,7 +308,9 @@ class Run:
             rail_type=RAIL,
             payload=payload,
         )
-        return await persist(lambda: Outbox(pool=self.pool).send(new))
+        return await persist(
+            lambda: Outbox(pool=self.pool, scheme_of=partial(read_scheme, self.pool)).send(new)
+        )
 
     async def _send_rival(self, planned: Planned) -> None:
         with suppress(InstructionConflict):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
+from uuid import UUID
 
 from penstock.base.clock import boot_seconds
 from penstock.base.coalesce import Coalescer
@@ -26,6 +27,7 @@ class IntendedCall(NamedTuple):
     item_id: int
     rail_type: str
     participant_id: str
+    outbox_id: UUID
 
 
 class Permit(NamedTuple):
@@ -58,7 +60,7 @@ class CallChecker:
         return await self._checks.ask(call)
 
     async def _check_all(self, calls: Sequence[IntendedCall]) -> list[Permit]:
-        tokens, item_ids, rail_types, participant_ids = zip(*calls, strict=True)
+        tokens, item_ids, rail_types, participant_ids, outbox_ids = zip(*calls, strict=True)
         asked_at = boot_seconds()
         with database_away():
             rows = await self.pool.fetch(
@@ -67,6 +69,7 @@ class CallChecker:
                 item_ids,
                 rail_types,
                 participant_ids,
+                outbox_ids,
                 None,
                 timeout=ANSWER_TIMEOUT.total_seconds(),
             )

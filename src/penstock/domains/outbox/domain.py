@@ -19,9 +19,9 @@ from penstock.domains.outbox.errors import (
 )
 from penstock.domains.outbox.lanes import GUARDS, LANE, OWNER, POLICY
 from penstock.domains.outbox.metrics import METRICS
-from penstock.domains.outbox.rails import check_rails
+from penstock.domains.outbox.rails.registry import check_rails
+from penstock.domains.outbox.rails.simulator.settings import SimulatorSettings
 from penstock.domains.outbox.settings import OutboxSettings
-from penstock.domains.outbox.simulator.settings import SimulatorSettings
 
 # Without what reaches the rails: `compose.outbox` adds the factory and the commands.
 OUTBOX = Domain(

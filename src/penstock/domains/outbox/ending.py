@@ -16,8 +16,9 @@ UNKNOWN_PREFIX = "unknown: "
 class RailEnding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The `result` of an attempt's outcome: what the archive keeps of it.
 
-    `called`: the rail may have got the instruction in this attempt. `awaits_settlement`: the rail
-    is to be asked later whether it settled or returned it.
+    `called`: the rail may have got the instruction in this attempt. `is_pending`: the rail has
+    accepted it, and settles or returns it later. `awaits_settlement`: the rail is to be asked
+    later which of the two it was.
     """
 
     state: EndState
@@ -26,6 +27,7 @@ class RailEnding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rail_reference: str | None = None
     error_code: str | None = None
     error_message: str | None = None
+    is_pending: bool = False
     awaits_settlement: bool = False
 
 

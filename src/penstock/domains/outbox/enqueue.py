@@ -4,8 +4,7 @@ The caller's connection is one of asyncpg, psycopg 3 or SQLAlchemy. Producers ma
 the SQL function themselves: penstock.send_instruction.
 """
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias, cast
@@ -15,12 +14,13 @@ import msgspec
 from msgspec import Struct
 
 from penstock.base.errors import InvalidInput
+from penstock.base.money import read_money
 from penstock.domains.outbox.errors import InstructionConflict
 from penstock.domains.outbox.lanes import LANE
-from penstock.domains.outbox.money import read_money
+from penstock.domains.outbox.rails.destination import DestinationScheme, check_destination
+from penstock.domains.outbox.rails.name import check_name
 from penstock.kernel import driver, payload
-from penstock.kernel.enqueue import check
-from penstock.kernel.item import NewItem
+from penstock.kernel.enqueue import check_key
 from penstock.postgres.pool import Pool
 from penstock.postgres.statement import statement
 
@@ -28,8 +28,11 @@ SEND_INSTRUCTIONS = statement(__package__, "send_instructions.sql")
 
 PAYLOAD_BYTES_MAX = 65_536  # As the table's CHECK.
 BATCH_MAX = 5_000  # Instructions in one statement; more of them only hold locks for longer.
-RAIL_TYPE = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")  # As the table's CHECK.
 PYTHON = "python"  # Who has sent an instruction, if the caller does not say it.
+
+
+# Returns the scheme of the destinations of a rail; None if there is no such rail.
+SchemeOf: TypeAlias = Callable[[str], Awaitable[DestinationScheme | None]]
 
 
 class NewInstruction(Struct, frozen=True, kw_only=True):
@@ -75,6 +78,7 @@ class Outbox:
     """
 
     pool: Pool
+    scheme_of: SchemeOf
 
     async def send(
         self, instruction: NewInstruction, *, connection: object | None = None, who: str = PYTHON
@@ -97,7 +101,10 @@ class Outbox:
 
         With a conflict the others are accepted. To have all or none, raise it in a transaction.
         """
-        prepared = [prepare(each, who=who) for each in instructions]
+        _check_count(instructions)
+        prepared = [
+            await prepare_for_rail(each, who=who, scheme_of=self.scheme_of) for each in instructions
+        ]
         if connection is not None:
             return await send_prepared(connection, prepared)
         async with self.pool.acquire() as db, db.transaction():
@@ -106,7 +113,10 @@ class Outbox:
     def send_blocking(
         self, instruction: NewInstruction, *, connection: object, who: str = PYTHON
     ) -> AcceptedInstruction:
-        """Do the same as `send` on a blocking connection (psycopg 3 or SQLAlchemy)."""
+        """Do the same as `send` on a blocking connection (psycopg 3 or SQLAlchemy).
+
+        The destination is checked only before the call: the rail is not looked up here.
+        """
         arguments = _arguments([prepare(instruction, who=who)], at=None)
         row = driver.fetch_row_blocking(connection, SEND_INSTRUCTIONS, arguments, lane=LANE)
         return _accepted_or_raise(_answers(row)[0])
@@ -116,16 +126,25 @@ def prepare(instruction: NewInstruction, *, who: str) -> Prepared:
     """Check an instruction; raises InvalidInput with the field. Touches no database."""
     for field in ("instruction_id", "participant_id", "idempotency_key"):
         _check_text(field, getattr(instruction, field))
-    if RAIL_TYPE.fullmatch(instruction.rail_type) is None:
-        raise InvalidInput("rail_type", "must be 1 to 63 of a-z, 0-9, dot, dash and underscore")
+    check_name("rail_type", instruction.rail_type)
     read_money(instruction.payload)
     if not isinstance(instruction.payload.get("destination"), Mapping):
-        # What the rail's scheme asks of it is checked before the call.
         raise InvalidInput("payload.destination", "must be an object")
     text = payload.encode(instruction.payload)
     if len(text) > PAYLOAD_BYTES_MAX:
         raise InvalidInput("payload", f"must have at most {PAYLOAD_BYTES_MAX:,} bytes")
     return Prepared(instruction=instruction, payload=text, who=who)
+
+
+async def prepare_for_rail(
+    instruction: NewInstruction, *, who: str, scheme_of: SchemeOf
+) -> Prepared:
+    """Do the same as `prepare`, and check the destination if the rail is known."""
+    prepared = prepare(instruction, who=who)
+    scheme = await scheme_of(instruction.rail_type)
+    if scheme is not None:
+        check_destination(scheme, instruction.payload)
+    return prepared
 
 
 async def send_prepared(
@@ -134,20 +153,21 @@ async def send_prepared(
     """Accept instructions of one sender in one statement, in the transaction of `connection`."""
     if not prepared:
         return []
-    if len(prepared) > BATCH_MAX:
-        raise InvalidInput("instructions", f"must be at most {BATCH_MAX:,}")
+    _check_count(prepared)
     arguments = _arguments(prepared, at=at)
     row = await driver.fetch_row(connection, SEND_INSTRUCTIONS, arguments, lane=LANE)
     return _answers(row)
 
 
+def _check_count(given: Sequence[object]) -> None:
+    if len(given) > BATCH_MAX:
+        raise InvalidInput("instructions", f"must be at most {BATCH_MAX:,}")
+
+
 def _check_text(field: str, value: object) -> None:
     if value is None:
         raise InvalidInput(field, "is missing")
-    try:
-        check(NewItem(payload=None, key=cast("str", value)))
-    except InvalidInput as refused:
-        raise InvalidInput(field, refused.reason) from refused
+    check_key(field, cast("str", value))
 
 
 def _arguments(prepared: Sequence[Prepared], *, at: datetime | None) -> tuple[Any, ...]:

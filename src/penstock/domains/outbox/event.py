@@ -1,13 +1,12 @@
 """Events of instructions; `compose` decides who receives them."""
 
-from collections.abc import Awaitable, Callable, Sequence
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, TypeAlias
 from uuid import UUID
 
 from msgspec import Struct
 
-from penstock.postgres.pool import Connection
+from penstock.contract import announce
 
 EventType = Literal[
     "outbox.dispatched", "outbox.failed", "outbox.unknown", "outbox.settled", "outbox.returned"
@@ -24,7 +23,10 @@ EVENTS: dict[str, EventType] = {
 
 
 class OutboxEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one instruction. The destination is left out: events go to many receivers."""
+    """What became of one instruction. The destination is left out: events go to many receivers.
+
+    `is_pending`: the rail has accepted the instruction, and settles or returns it later.
+    """
 
     type: EventType
     outbox_id: UUID
@@ -37,11 +39,7 @@ class OutboxEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     rail_code: str | None = None
     rail_reference: str | None = None
     error_code: str | None = None
+    is_pending: bool = False
 
 
-# Hands events over in the transaction of the connection, so that they exist if the state does.
-Announce = Callable[[Connection, Sequence[OutboxEvent]], Awaitable[None]]
-
-
-async def announce_nothing(_db: Connection, _events: Sequence[OutboxEvent]) -> None:
-    """Announce to nobody."""
+Announce: TypeAlias = announce.Announce[OutboxEvent]

@@ -9,9 +9,9 @@ from uuid import UUID
 import msgspec
 
 from penstock.base.errors import InvalidInput
+from penstock.base.money import plain
 from penstock.domains.outbox.errors import UnknownInstruction
 from penstock.domains.outbox.instruction import AttemptState, State
-from penstock.domains.outbox.money import plain
 from penstock.kernel.enqueue import check_instant
 from penstock.kernel.inspect import ID_MAX
 from penstock.postgres.pool import Queries, Row

@@ -13,7 +13,8 @@ POLICY: dict[str, Any] = {
     "on_dead_head": "block",
     "on_lost": "hold",
     "lease": timedelta(seconds=60),
-    "concurrency": 200,
+    # Marks and checks of those that start together share statements; each rail has its own cap.
+    "concurrency": 500,
 }
 
 GUARDS = {

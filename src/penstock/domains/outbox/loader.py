@@ -7,12 +7,13 @@ from uuid import UUID
 
 import msgspec
 
-from penstock.domains.outbox.control import Stop, Verdict
+from penstock.base.money import plain
+from penstock.domains.outbox.earlier_calls import LateResult, PaidRow, PastCalls
 from penstock.domains.outbox.instruction import Instruction
-from penstock.domains.outbox.money import plain
-from penstock.domains.outbox.past import LateResult, PaidRow, PastCalls
-from penstock.domains.outbox.rail import LoadedRail, Rails
+from penstock.domains.outbox.rails.rail import LoadedRail, Rails
+from penstock.domains.outbox.verdict import Stop, Verdict
 from penstock.kernel.item import Item
+from penstock.postgres.array import to_array
 from penstock.postgres.pool import Connection, Queries, Row
 from penstock.postgres.statement import statement
 
@@ -78,9 +79,9 @@ class InstructionLoader:
         self, db: Queries, item_ids: Sequence[int], *, are_tried: Sequence[bool]
     ) -> dict[int, LoadedInstruction]:
         """Return the instructions of items by their ids, without what stops them."""
-        rows = await db.fetch(LOAD_INSTRUCTIONS, item_ids, are_tried)
-        rails = {name: await self.rails.find(name) for name in {row["rail_type"] for row in rows}}
         tried = {id_ for id_, is_tried in zip(item_ids, are_tried, strict=True) if is_tried}
+        rows = await db.fetch(LOAD_INSTRUCTIONS, to_array(item_ids), to_array(tried))
+        rails = {name: await self.rails.find(name) for name in {row["rail_type"] for row in rows}}
         return {
             row["item_id"]: LoadedInstruction(
                 instruction=_to_instruction(row),

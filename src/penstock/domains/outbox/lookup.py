@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+from penstock.base.money import plain
 from penstock.domains.outbox.event import OutboxEvent
-from penstock.domains.outbox.money import plain
 from penstock.postgres.pool import Connection, Queries
 from penstock.postgres.statement import statement
 

@@ -18,7 +18,8 @@ UNKNOWN = Gauge(
 )
 GAPS = Gauge(
     "outbox_sequence_gaps",
-    "Numbers of participants that an operator has passed over.",
+    "Numbers of participants that an operator has passed over, or that were taken without an "
+    "instruction.",
     sql=OUTBOX_GAPS,
 )
 UNSEALED = Gauge(

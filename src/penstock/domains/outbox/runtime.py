@@ -1,12 +1,16 @@
 """What runs when the app opens: the handler of the lane, services, endpoints, the Python API."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from penstock.contract import Kind, Resources, Runtime, Service
 from penstock.domains.outbox.accept import InstructionBatcher
-from penstock.domains.outbox.archive import Archive
+from penstock.domains.outbox.audit.archive import Archive
+from penstock.domains.outbox.audit.retain import ArchiveRetainer
+from penstock.domains.outbox.audit.seal import Sealer
 from penstock.domains.outbox.check_call import CallChecker
-from penstock.domains.outbox.control import Control
+from penstock.domains.outbox.control.checks import Control
+from penstock.domains.outbox.control.recheck import Recheck
 from penstock.domains.outbox.ending import hold_unknown
 from penstock.domains.outbox.enqueue import Outbox
 from penstock.domains.outbox.event import Announce
@@ -15,32 +19,28 @@ from penstock.domains.outbox.lanes import LANE
 from penstock.domains.outbox.loader import InstructionLoader, OutboxRef
 from penstock.domains.outbox.metrics import count_rows
 from penstock.domains.outbox.probe import Probe, pass_by
-from penstock.domains.outbox.rail import Rails
-from penstock.domains.outbox.rails import read_result_secret
-from penstock.domains.outbox.recheck import Recheck
-from penstock.domains.outbox.reconcile import Reconciler
-from penstock.domains.outbox.resolve import Resolver
-from penstock.domains.outbox.results import Results
-from penstock.domains.outbox.retain import ArchiveRetainer
-from penstock.domains.outbox.seal import Sealer
+from penstock.domains.outbox.rails.registry import CachedRails, read_result_secret
+from penstock.domains.outbox.rails.simulator.service import SimulatorService
+from penstock.domains.outbox.reconcile.reconciler import Reconciler
+from penstock.domains.outbox.reconcile.resolve import Resolver
+from penstock.domains.outbox.reconcile.results import Results
 from penstock.domains.outbox.send import HANDLER_TIMEOUT, Send
 from penstock.domains.outbox.settings import OutboxSettings
-from penstock.domains.outbox.simulator.service import SimulatorService
 from penstock.domains.outbox.validate import validate
 
 
 def build(
     resources: Resources,
     *,
-    known_rails: Rails,
+    known_rails: CachedRails,
     simulator: SimulatorService,
-    announce: Announce,
+    listeners: Sequence[Announce],
     probe: Probe = pass_by,
 ) -> Runtime:
     """Build the domain; `probe` is called at each labelled point of the way of an instruction."""
     archive = Archive(
         log=resources.log,
-        announce=announce,
+        listeners=listeners,
         count=partial(count_rows, resources.meter),
         probe=probe,
     )
@@ -88,14 +88,18 @@ def build(
             Service(name="outbox.retain", run=_retainer(resources).run),
         ],
         endpoints=[
-            *instructions.endpoints(instructions.Api(batcher=InstructionBatcher(resources.pool))),
+            *instructions.endpoints(
+                instructions.Api(
+                    batcher=InstructionBatcher(resources.pool), scheme_of=known_rails.scheme_of
+                )
+            ),
             *results.endpoints(
                 results.ResultApi(results=reported, resolver=resolver, clock=resources.clock)
             ),
             *control.endpoints(control.ControlApi(archive=archive)),
             *rails.endpoints(rails.RailsApi(vault=resources.vault, simulator=simulator)),
         ],
-        apis=[Outbox(pool=resources.pool)],
+        apis=[Outbox(pool=resources.pool, scheme_of=known_rails.scheme_of)],
     )
 
 

@@ -16,12 +16,7 @@ from penstock.base.clock import Clock, instant
 from penstock.base.log import Logger
 from penstock.base.watchdog import Watchdog
 from penstock.domains.outbox.check_call import CallChecker, IntendedCall, Permit
-from penstock.domains.outbox.concurrency import RailConcurrency
-from penstock.domains.outbox.control import Stop
-from penstock.domains.outbox.ending import RailEnding, hold_unknown
-from penstock.domains.outbox.instruction import Instruction
-from penstock.domains.outbox.loader import LoadedInstruction, OutboxRef
-from penstock.domains.outbox.past import (
+from penstock.domains.outbox.earlier_calls import (
     AskAgain,
     AskPerson,
     Finding,
@@ -34,8 +29,20 @@ from penstock.domains.outbox.past import (
     find_known,
     find_without_query,
 )
+from penstock.domains.outbox.ending import RailEnding, hold_unknown
+from penstock.domains.outbox.instruction import Instruction
+from penstock.domains.outbox.loader import LoadedInstruction, OutboxRef
 from penstock.domains.outbox.probe import Probe, pass_by
-from penstock.domains.outbox.rail import LoadedRail, NoAnswer, NotSent, RailAnswer, SendResult
+from penstock.domains.outbox.rails.concurrency import RailConcurrency
+from penstock.domains.outbox.rails.rail import (
+    NO_RAIL,
+    LoadedRail,
+    NoAnswer,
+    NotSent,
+    RailAnswer,
+    SendResult,
+)
+from penstock.domains.outbox.verdict import Stop
 from penstock.kernel.item import AnyItem, Dead, Done, Hold, Item, Outcome, Retry, Snooze
 from penstock.kernel.settle import to_text
 from penstock.postgres.errors import DatabaseAway
@@ -82,7 +89,8 @@ class Send:
         if isinstance(loaded, OutboxRef):
             return _failed("GONE", "the instruction is gone")
         if loaded.rail is None:
-            return Snooze(NO_RAIL_WAIT, f"no rail {loaded.instruction.rail_type} in this process")
+            reason = f"{NO_RAIL}{loaded.instruction.rail_type} in this process"
+            return Snooze(NO_RAIL_WAIT, reason)
         invalid = self.validate(loaded.instruction, loaded.rail)
         if invalid is not None:
             return _failed("INVALID", invalid, loaded.past)
@@ -164,9 +172,15 @@ class Send:
         )
 
     async def _check(self, item: AnyItem, instruction: Instruction) -> Permit | Snooze:
-        """Return the permit, or what keeps the call from being made: lease, switch, suspension."""
+        """Return the permit, or what keeps the call from being made: lease, switch, report."""
         self.probe("before_fence")
-        call = IntendedCall(item.token, item.id, instruction.rail_type, instruction.participant_id)
+        call = IntendedCall(
+            item.token,
+            item.id,
+            instruction.rail_type,
+            instruction.participant_id,
+            instruction.outbox_id,
+        )
         try:
             permit = await self.checker.check(call)
         except DatabaseAway as away:
@@ -246,14 +260,15 @@ def _classified(
         )
     match meaning:
         case "paid" | "pending":
-            awaits = properties.can_query and (meaning == "pending" or properties.is_asynchronous)
+            is_pending = meaning == "pending" or properties.is_asynchronous
             return Done(
                 RailEnding(
                     state="DISPATCHED",
                     called=True,
                     rail_code=code,
                     rail_reference=reference,
-                    awaits_settlement=awaits,
+                    is_pending=is_pending,
+                    awaits_settlement=is_pending and properties.can_query,
                 )
             )
         case "terminal" if not (is_doubtful and properties.can_query):
@@ -297,6 +312,7 @@ def _outcome_of(finding: Paid | Refused | AskAgain | AskPerson) -> Outcome:
                     state="DISPATCHED",
                     rail_code=finding.rail_code,
                     rail_reference=finding.rail_reference,
+                    is_pending=finding.is_pending,
                     awaits_settlement=finding.awaits_settlement,
                 )
             )

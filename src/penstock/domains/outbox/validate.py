@@ -1,10 +1,10 @@
 """Check an instruction before the call: nothing that cannot be right reaches a rail."""
 
 from penstock.base.errors import InvalidInput
-from penstock.domains.outbox.destination import check_destination
+from penstock.base.money import InstructedAmount, read_money
 from penstock.domains.outbox.instruction import Instruction
-from penstock.domains.outbox.money import InstructedAmount, read_money
-from penstock.domains.outbox.rail import LoadedRail
+from penstock.domains.outbox.rails.destination import check_destination
+from penstock.domains.outbox.rails.rail import LoadedRail
 
 
 def validate(instruction: Instruction, rail: LoadedRail) -> str | None:

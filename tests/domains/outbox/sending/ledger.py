@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.domains.outbox.instruction import Instruction
-from penstock.domains.outbox.rail import (
+from penstock.domains.outbox.rails.rail import (
     CodeClass,
     LoadedRail,
     NoAnswer,

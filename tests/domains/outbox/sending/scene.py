@@ -1,6 +1,6 @@
 """The handler of the outbox with one rail, composed by hand, and what its tests need."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,9 +13,8 @@ from penstock import Penstock
 from penstock.api import create_app
 from penstock.base.clock import Clock, FakeClock
 from penstock.contract import Domain, Kind, OwnedLane, Resources, Runtime, Service
-from penstock.domains.outbox.archive import Archive
+from penstock.domains.outbox.audit.archive import Archive
 from penstock.domains.outbox.check_call import CallChecker
-from penstock.domains.outbox.control import Proceed, Verdict
 from penstock.domains.outbox.ending import hold_unknown
 from penstock.domains.outbox.errors import BadSignature, ResultMismatch, UnknownInstruction
 from penstock.domains.outbox.event import OutboxEvent
@@ -24,11 +23,12 @@ from penstock.domains.outbox.instruction import Instruction
 from penstock.domains.outbox.lanes import GUARDS, LANE, OWNER, POLICY
 from penstock.domains.outbox.loader import Controls, InstructionLoader, OutboxRef
 from penstock.domains.outbox.probe import Probe, pass_by
-from penstock.domains.outbox.rail import LoadedRail, Rails
-from penstock.domains.outbox.reconcile import Reconciler
-from penstock.domains.outbox.resolve import Resolver
-from penstock.domains.outbox.results import Results
+from penstock.domains.outbox.rails.rail import LoadedRail, Rails
+from penstock.domains.outbox.reconcile.reconciler import Reconciler
+from penstock.domains.outbox.reconcile.resolve import Resolver
+from penstock.domains.outbox.reconcile.results import Results
 from penstock.domains.outbox.send import HANDLER_TIMEOUT, Send
+from penstock.domains.outbox.verdict import Proceed, Verdict
 from penstock.kernel.claim import Cursor, Lease, SlotRange, claim
 from penstock.kernel.enqueue import enqueue
 from penstock.kernel.item import NewItem
@@ -43,12 +43,18 @@ SECRET = "a secret of the loopback rail"
 
 
 class Allowing:
-    """A control that stops nothing, unless the test puts in a verdict."""
+    """A control that stops nothing, unless the test puts in a verdict.
+
+    `meanwhile` is called between the load of the instructions and their calls.
+    """
 
     def __init__(self) -> None:
         self.verdict: Verdict = Proceed()
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
 
     async def load(self, db: Connection, instructions: Sequence[Instruction]) -> list[Verdict]:  # noqa: ARG002
+        if self.meanwhile is not None:
+            await self.meanwhile()
         return [self.verdict for _ in instructions]
 
 
@@ -74,7 +80,7 @@ def build(
         return "amount: is not valid" if instruction.instruction_id in invalid else None
 
     loader = InstructionLoader(rails=rails, control=control)
-    archive = Archive(log=resources.log, announce=announce, probe=probe)
+    archive = Archive(log=resources.log, listeners=[announce], probe=probe)
     resolver = Resolver(archive=archive)
     results = Results(rails=rails, resolver=resolver, secret_of=secret_of, log=resources.log)
     reconciler = Reconciler(

@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from penstock.base.clock import FakeClock
-from penstock.domains.outbox.concurrency import RailConcurrency
 from penstock.domains.outbox.lanes import LANE
-from penstock.domains.outbox.rail import LoadedRail
+from penstock.domains.outbox.rails.concurrency import RailConcurrency
+from penstock.domains.outbox.rails.rail import LoadedRail
 from penstock.kernel.lane import set_lane
 from tests.domains.outbox.sending.ledger import Ledger, booked, keeping, loaded
 from tests.domains.outbox.sending.scene import Outbox, opened_outbox

@@ -1,25 +1,43 @@
 """Instructions that may have been paid: what the rail, a late result and the clock decide."""
 
 import asyncio
+from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
 
 from penstock.base.aio import spawn
+from penstock.base.clock import FakeClock
+from penstock.base.settings import settings
 from penstock.domains.outbox.ending import RailEnding
-from penstock.domains.outbox.reconcile import INTERVAL
+from penstock.domains.outbox.rails.rail import LoadedRail
+from penstock.domains.outbox.reconcile.reconciler import INTERVAL
 from penstock.kernel.claim import Claimed, Lease
 from penstock.kernel.item import Done, Hold, ItemId, Outcome, Retry, Snooze
 from penstock.kernel.lane import read_lane
 from penstock.kernel.operate import hold, release
 from penstock.kernel.settle import Ended, settle
 from penstock.kernel.sweep import SWEEP_INTERVAL
+from penstock.postgres.pool import Pool
 from tests.domains.outbox.sending.ledger import Ledger, loaded
-from tests.domains.outbox.sending.scene import Outbox
+from tests.domains.outbox.sending.scene import Outbox, opened_outbox
 from tests.fault.waiting import until
 
 DAY = timedelta(days=1)
 HEALED_WITHIN = timedelta(seconds=120)
+
+
+@dataclass(slots=True)
+class ReadRails:
+    """Rails that need a connection of the pool to find one, as they do after a change."""
+
+    rail: LoadedRail
+    pool: Pool | None = None
+
+    async def find(self, rail_type: str) -> LoadedRail | None:
+        assert self.pool is not None
+        async with self.pool.acquire():
+            return self.rail if rail_type == self.rail.rail_type else None
 
 
 async def settle_late(outbox: Outbox, token: int, outcome: Outcome) -> None:
@@ -63,6 +81,7 @@ async def test_what_a_dead_worker_paid_is_healed_within_120_seconds(
     assert await outbox.item_state(outbox_id) == "done"
     assert ledger.bookings == ["i1"]
     assert [each.type for each in outbox.events] == ["outbox.unknown", "outbox.dispatched"]
+    assert not outbox.events[-1].is_pending
 
 
 @pytest.mark.covers("E45", "E46", "E73")
@@ -357,6 +376,26 @@ async def test_an_asynchronous_rail_is_asked_until_it_settles(
 
     assert await outbox.states(outbox_id) == ["DISPATCHED", "SETTLED"]
     assert await outbox.reconcile(days=1) == 0, "a settled one is asked about no more"
+
+
+async def test_more_instructions_settle_than_the_pool_has_connections(
+    dsn: str, clock: FakeClock, ledger: Ledger
+) -> None:
+    """Each lookup holds a connection to write, and needs one more to look its rail up."""
+    rails = ReadRails(loaded(ledger.port, can_query=True))
+    async with opened_outbox(dsn, clock, rails) as outbox:
+        rails.pool = outbox.app.pool
+        count = 2 * settings().pool_size_max
+        ledger.orders += ["accept"] * count
+        sent = [await outbox.send(f"i{place}", participant=f"p{place}") for place in range(count)]
+        await outbox.run()
+        ledger.statuses |= {f"i{place}": "SETTLED" for place in range(count)}
+
+        async with asyncio.timeout(30):
+            await outbox.reconcile(days=2)
+
+        states = [await outbox.states(each) for each in sent]
+        assert states == [["DISPATCHED", "SETTLED"]] * count
 
 
 async def test_an_accepted_instruction_that_comes_back_is_returned(

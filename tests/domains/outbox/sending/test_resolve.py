@@ -4,7 +4,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from penstock.domains.outbox.control import Stop
+from penstock.domains.outbox.verdict import Stop
 from penstock.kernel.item import Hold
 from tests.domains.outbox.sending.ledger import Ledger, loaded
 from tests.domains.outbox.sending.scene import Outbox

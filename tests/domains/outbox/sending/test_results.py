@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -9,9 +10,12 @@ import pytest
 from httpx import Response
 from structlog.testing import capture_logs
 
-from penstock.domains.outbox.control import Proceed, Stop
-from penstock.domains.outbox.results import sign
-from penstock.kernel.item import Snooze
+from penstock.domains.outbox.lanes import OWNER
+from penstock.domains.outbox.reconcile.results import REPORTED_REFUSED, sign
+from penstock.domains.outbox.verdict import Proceed, Stop
+from penstock.kernel.inspect import read_item
+from penstock.kernel.item import ItemId, Snooze
+from penstock.kernel.operate import release
 from tests.domains.outbox.sending.ledger import Ledger, loaded
 from tests.domains.outbox.sending.scene import SECRET, Outbox
 
@@ -28,6 +32,11 @@ async def report(outbox: Outbox, *, headers: dict[str, str] | None = None, **bod
         content=text,
         headers={"Content-Type": "application/json", **headers},
     )
+
+
+async def item_of(outbox: Outbox, outbox_id: UUID) -> ItemId:
+    query = "SELECT item_id FROM penstock.outbox_instruction WHERE outbox_id = $1"
+    return await outbox.app.pool.fetchval(query, outbox_id)
 
 
 async def dispatched(outbox: Outbox) -> UUID:
@@ -198,6 +207,77 @@ async def test_an_instruction_that_was_never_tried_and_is_reported_as_paid_is_no
     assert await outbox.states(outbox_id) == states
     assert (await outbox.rows(outbox_id))[0]["rail_reference"] == "r7"
     assert await outbox.states(other) == ["DISPATCHED"]
+
+
+async def test_a_payment_that_is_reported_between_load_and_call_is_seen_by_the_last_check(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """A batch is loaded up to seconds before the call of its last instruction."""
+    outbox_id = await outbox.send()
+    outbox.control.meanwhile = partial(
+        report, outbox, outbox_id=str(outbox_id), status="paid", reference="r7"
+    )
+
+    (stopped,) = await outbox.run()
+    assert isinstance(stopped.outcome, Snooze)
+    assert stopped.outcome.reason == "the rail reports it as paid"
+    await outbox.run_after(minutes=1)
+
+    assert ledger.calls == []
+    assert await outbox.states(outbox_id) == ["DISPATCHED"]
+
+
+async def test_a_refusal_holds_an_instruction_that_was_never_tried(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """The rail knows of a call that the database does not; a person has to find out which."""
+    outbox_id = await outbox.send()
+
+    response = await report(outbox, outbox_id=str(outbox_id), status="refused")
+    await outbox.run()
+
+    assert response.json()["outcome"] == "applied"
+    assert ledger.calls == []
+    assert await outbox.item_state(outbox_id) == "held"
+    item = await read_item(outbox.app.pool, await item_of(outbox, outbox_id))
+    assert item is not None
+    assert item.reason == REPORTED_REFUSED
+
+    async with outbox.app.pool.acquire() as db:
+        await release(db, item.id, who="test", reason="not ours", owner=OWNER)
+    await outbox.run_after(minutes=1)
+    assert await outbox.states(outbox_id) == ["DISPATCHED"], "a person may release it"
+
+
+async def test_a_refusal_of_an_instruction_behind_the_head_holds_it_in_its_turn(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    outbox_id = (await outbox.send(), await outbox.send("i2"))[1]
+
+    response = await report(outbox, outbox_id=str(outbox_id), status="refused")
+    await outbox.run()
+    assert response.json()["outcome"] == "recorded"
+    assert ledger.calls == [("send", "i1")]
+
+    await outbox.reconcile(minutes=1)
+    assert await outbox.item_state(outbox_id) == "held"
+
+
+async def test_a_settlement_after_a_refusal_is_archived_and_contradicts_it(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """As RETURNED it could be sent under another key, which would pay it twice."""
+    ledger.orders += ["accept"]
+    outbox_id = await dispatched(outbox)
+    await report(outbox, outbox_id=str(outbox_id), status="refused")
+
+    with capture_logs() as lines:
+        await report(outbox, outbox_id=str(outbox_id), status="settled")
+
+    rows = await outbox.rows(outbox_id)
+    assert [row["state"] for row in rows] == ["DISPATCHED", "RETURNED", "SETTLED"]
+    assert rows[2]["error_code"] == "AFTER_REFUSAL"
+    assert "instruction.contradicted" in [line["event"] for line in lines]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """One attempt of an instruction: what is sent, what is not, and what the archive says then."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from penstock.domains.outbox.control import Stop
 from penstock.domains.outbox.instruction import Instruction
-from penstock.domains.outbox.rail import RailProperties, SendResult
+from penstock.domains.outbox.rails.rail import RailProperties, SendResult
+from penstock.domains.outbox.verdict import Stop
 from penstock.kernel.item import Dead, Done, Hold, Retry, Snooze
 from penstock.kernel.operate import retry
 from tests.domains.outbox.sending.ledger import Ledger, LoopbackRail, loaded
@@ -31,6 +32,31 @@ async def test_a_paid_instruction_is_dispatched_and_never_tried_again(
     assert row["latency_ms"] is not None
     assert ledger.bookings == ["i1"]
     assert [each.type for each in outbox.events] == ["outbox.dispatched"]
+    assert not outbox.events[0].is_pending
+
+
+@pytest.mark.parametrize(
+    ("order", "promise"),
+    [
+        ("accept", {}),
+        ("accept", {"can_query": True}),
+        ("pay", {"is_asynchronous": True}),
+        ("pay", {"is_asynchronous": True, "can_query": True}),
+    ],
+    ids=["accepted", "accepted, can be asked", "asynchronous", "asynchronous, can be asked"],
+)
+async def test_an_event_says_that_the_rail_has_only_accepted_the_instruction(
+    outbox: Outbox, ledger: Ledger, *, order: str, promise: dict[str, Any]
+) -> None:
+    """Whoever waits for the money must not take it for paid."""
+    outbox.rails.rail = loaded(ledger.port, **promise)
+    ledger.orders += [order]
+    await outbox.send()
+
+    await outbox.run()
+
+    (event,) = outbox.events
+    assert (event.type, event.is_pending) == ("outbox.dispatched", True)
 
 
 @pytest.mark.covers("E40", "E65", "E19", "E20")

@@ -23,7 +23,7 @@ def clock() -> FakeClock:
 async def send_now(outbox: Outbox, name: str) -> None:
     """Send what is due now: only the poll finds at once what became due long before."""
     outbox.clock.advance(datetime.now(UTC) - outbox.clock.now())
-    await outbox.send(name, participant=name)
+    await outbox.send(name)
 
 
 @pytest.mark.covers("E25", "E67")

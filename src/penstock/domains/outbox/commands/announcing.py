@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import click
 
-from penstock.domains.outbox.archive import Archive
+from penstock.domains.outbox.audit.archive import Archive
 
 MakeArchive: TypeAlias = Callable[[], Archive]
 

@@ -11,11 +11,11 @@ import click
 from penstock.console.database import ask, data_dir_option
 from penstock.console.output import json_option, print_record, print_rows, without
 from penstock.console.values import LIMIT
-from penstock.domains.outbox.approval import Approval, list_waiting
-from penstock.domains.outbox.approval import approve as approve_one
-from penstock.domains.outbox.approval import reject as reject_one
-from penstock.domains.outbox.archive import Archive
+from penstock.domains.outbox.audit.archive import Archive
 from penstock.domains.outbox.commands.announcing import find_archive
+from penstock.domains.outbox.control.approval import Approval, list_waiting
+from penstock.domains.outbox.control.approval import approve as approve_one
+from penstock.domains.outbox.control.approval import reject as reject_one
 from penstock.kernel.api_keys import authenticate
 from penstock.kernel.errors import Forbidden
 from penstock.postgres.pool import Connection

@@ -12,11 +12,11 @@ import click
 from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.output import confirm, json_option, print_record, print_rows
 from penstock.console.values import LIMIT, parse_when
-from penstock.domains.outbox import operate, suspension, switch
 from penstock.domains.outbox.commands.announcing import find_archive
-from penstock.domains.outbox.decide_many import Filter, Verb, count_many, decide_page
-from penstock.domains.outbox.gap import list_gaps
-from penstock.domains.outbox.scope import Scope
+from penstock.domains.outbox.control import operate, suspension, switch
+from penstock.domains.outbox.control.control_scope import Scope, find_notice
+from penstock.domains.outbox.control.decide_many import Filter, Verb, count_many, decide_page
+from penstock.domains.outbox.control.gap import list_gaps
 from penstock.kernel.operate import check_decision
 from penstock.postgres.pool import Connection
 
@@ -62,8 +62,15 @@ def stop(
 ) -> None:
     """Stop instructions for the next call; they wait in their place."""
     scope, name = read_scope(is_all=is_all, rail=rail, participant=participant)
-    stopped = ask(data_dir, lambda db: switch.stop(db, scope, name, who=operator(), reason=reason))
+
+    async def stop_and_look(db: Connection) -> tuple[switch.Switch, str | None]:
+        made = await switch.stop(db, scope, name, who=operator(), reason=reason)
+        return made, await find_notice(db, made.scope, made.name)
+
+    stopped, notice = ask(data_dir, stop_and_look)
     click.echo(f"{stopped.scope} {stopped.name} is stopped", err=True)
+    if notice is not None:
+        click.echo(notice, err=True)
 
 
 @click.command()

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import get_args
 from uuid import UUID
@@ -10,6 +11,7 @@ import click
 import msgspec
 
 from penstock.base.errors import InvalidInput
+from penstock.base.unique_keys import check_unique_keys
 from penstock.console.database import ask, data_dir_option, lent_resources, operator
 from penstock.console.output import json_option, print_json, print_record, print_rows
 from penstock.console.values import LIMIT, parse_when
@@ -17,6 +19,7 @@ from penstock.domains.outbox import wire
 from penstock.domains.outbox.enqueue import NewInstruction, Outbox
 from penstock.domains.outbox.inspect import InstructionFilter, list_instructions, read_story
 from penstock.domains.outbox.instruction import State
+from penstock.domains.outbox.rails.registry import read_scheme
 
 SHOWN = (
     "outbox_id",
@@ -68,7 +71,8 @@ def send(  # noqa: PLR0913  One argument per option.
 
     async def accept() -> dict[str, object]:
         async with lent_resources(data_dir) as resources:
-            accepted = await Outbox(pool=resources.pool).send(new, who=operator())
+            outbox = Outbox(pool=resources.pool, scheme_of=partial(read_scheme, resources.pool))
+            accepted = await outbox.send(new, who=operator())
         return {
             "outbox_id": str(accepted.outbox_id),
             "sequence_id": accepted.sequence_id,
@@ -134,6 +138,8 @@ def list_(  # noqa: PLR0913  One argument per option.
 
 def _destination(text: str) -> dict[str, object]:
     try:
-        return msgspec.json.decode(text, type=dict[str, object])
+        decoded = msgspec.json.decode(text, type=dict[str, object])
     except (msgspec.DecodeError, UnicodeError, RecursionError) as refused:
         raise InvalidInput("--destination", f"is not a JSON object: {refused}") from None
+    check_unique_keys(text)
+    return decoded

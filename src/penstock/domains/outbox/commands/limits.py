@@ -2,7 +2,6 @@
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import IO
 
@@ -13,10 +12,11 @@ from penstock.base.errors import InvalidInput
 from penstock.calendar.calendar import Calendar
 from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.output import json_option, print_rows
-from penstock.domains.outbox import cut_off, limits
+from penstock.console.values import parse_amount
 from penstock.domains.outbox.commands.control import read_scope, scope_options
-from penstock.domains.outbox.limits import Limits
-from penstock.domains.outbox.suspension import (
+from penstock.domains.outbox.control import cut_off, limits
+from penstock.domains.outbox.control.limits import Limits
+from penstock.domains.outbox.control.suspension import (
     FailurePolicy,
     Policy,
     list_failure_policies,
@@ -53,9 +53,9 @@ def set_limit(
         scope=scope,
         name=name,
         currency=currency,
-        amount_max=_amount(amount_max, field="--amount-max"),
-        approval_above=_amount(approval_above, field="--approval-above"),
-        day_amount_max=_amount(day_amount_max, field="--day-amount-max"),
+        amount_max=parse_amount(amount_max, field="--amount-max"),
+        approval_above=parse_amount(approval_above, field="--approval-above"),
+        day_amount_max=parse_amount(day_amount_max, field="--day-amount-max"),
     )
     ask(data_dir, lambda db: limits.put_limits(db, made, who=operator()))
     click.echo("the limits are set", err=True)
@@ -149,12 +149,3 @@ def list_policies(*, data_dir: Path | None, as_json: bool) -> None:
 
 
 COMMANDS = (limit, calendar, policy)
-
-
-def _amount(text: str | None, *, field: str) -> Decimal | None:
-    if text is None:
-        return None
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        raise InvalidInput(field, f"{text!r} is not an amount") from None

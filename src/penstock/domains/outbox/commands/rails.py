@@ -11,11 +11,11 @@ from penstock.base.errors import InvalidInput
 from penstock.console.database import ask, data_dir_option, find_dsn, operator
 from penstock.console.output import json_option, print_rows
 from penstock.contract.resources import choose_vault
-from penstock.domains.outbox import rail_wire
-from penstock.domains.outbox.codes import CLASSES, Code, list_codes, put_code, remove_code
-from penstock.domains.outbox.destination import SCHEMES, DestinationScheme
-from penstock.domains.outbox.rail import CodeClass
-from penstock.domains.outbox.rails import (
+from penstock.domains.outbox.rails import wire
+from penstock.domains.outbox.rails.codes import CLASSES, Code, list_codes, put_code, remove_code
+from penstock.domains.outbox.rails.destination import SCHEMES, DestinationScheme
+from penstock.domains.outbox.rails.rail import CodeClass
+from penstock.domains.outbox.rails.registry import (
     CONCURRENCY_MAX,
     RailRow,
     list_rails,
@@ -100,7 +100,7 @@ def put(  # noqa: PLR0913  One argument per option.
 @json_option
 def list_(*, data_dir: Path | None, as_json: bool) -> None:
     """List the rails, without their secrets."""
-    rows = [msgspec.to_builtins(rail_wire.to_wire_rail(each)) for each in ask(data_dir, list_rails)]
+    rows = [msgspec.to_builtins(wire.to_wire_rail(each)) for each in ask(data_dir, list_rails)]
     print_rows(rows, as_json=as_json, none="there are no rails")
 
 
@@ -147,7 +147,7 @@ def put_(
 def list_of_codes(*, code_set: str | None, data_dir: Path | None, as_json: bool) -> None:
     """List the codes of one set, or of all."""
     found = ask(data_dir, lambda db: list_codes(db, code_set))
-    rows = [msgspec.to_builtins(rail_wire.to_wire_code(each)) for each in found]
+    rows = [msgspec.to_builtins(wire.to_wire_code(each)) for each in found]
     print_rows(rows, as_json=as_json, none="there are no codes")
 
 

@@ -9,14 +9,14 @@ import click
 from penstock.console.database import ask, data_dir_option
 from penstock.console.exits import Exit
 from penstock.console.output import json_option, print_json, print_rows, progress_bar
-from penstock.domains.outbox.verify import (
+from penstock.domains.outbox.audit.verify import (
     FAULTS_MAX,
     Verified,
     count_sealed,
     parse_head,
     read_head,
 )
-from penstock.domains.outbox.verify import verify as verify_archive
+from penstock.domains.outbox.audit.verify import verify as verify_archive
 from penstock.postgres.pool import Connection
 
 

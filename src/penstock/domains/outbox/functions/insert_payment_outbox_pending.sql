@@ -34,6 +34,8 @@ BEGIN
                 USING ERRCODE = 'invalid_parameter_value',
                 HINT = 'take it with bump_participant_outbox_seq right before, or leave it out';
         END IF;
+        DELETE FROM penstock.outbox_taken_number
+        WHERE participant_id = NEW.participant_id AND sequence_id = NEW.sequence_id;
     END IF;
 
     SELECT s.* INTO sent

@@ -3,9 +3,11 @@
 -- where the instruction and its key are already known. Raises PS409 with both hashes for another payload,
 -- and for an instruction that is known under another key; without `raises`, the conflict is in its row
 -- instead, and the other instructions are accepted. Raises 22023 for an amount that is not exact.
--- The order of steps matters: the key is won before a number is taken, so that a conflict leaves no gap;
--- the number is taken before the item, so that items of a participant have the order of their numbers.
--- Keys and participants are locked in sorted order, so that two producers cannot deadlock.
+-- The order of steps matters: participants are locked before keys, as a producer does that takes a number
+-- with bump_participant_outbox_seq and then inserts, and both in sorted order, so that two producers
+-- cannot deadlock. Numbers are taken for all, and those of instructions that are known are given back
+-- under the same lock, so that a repeat or a conflict leaves no gap. Numbers are taken before items, so
+-- that items of a participant have the order of their numbers.
 CREATE OR REPLACE FUNCTION penstock.send_instructions(
     instruction_ids text[],
     participant_ids text[],
@@ -24,6 +26,8 @@ DECLARE
     ids uuid[];
     are_new boolean[];
     hashes bytea[];
+    locked text[];
+    firsts bigint[];
     sequence_ids bigint[];
     conflicts jsonb[];
     refused record;
@@ -38,14 +42,19 @@ BEGIN
             DETAIL = jsonb_build_object('index', refused.index - 1)::text;
     END IF;
 
+    SELECT array_agg(taken.participant_id), array_agg(taken.first_sequence_id) INTO locked, firsts
+    FROM penstock.bump_participants(participant_ids) AS taken;
+
     WITH given AS MATERIALIZED (
         SELECT u.index, u.instruction_id, u.idempotency_key,
-            coalesce(u.outbox_id, penstock.uuid_v7()) AS outbox_id,
+            coalesce(u.outbox_id, u.new_id) AS outbox_id,
             penstock.outbox_hash(u.participant_id, u.rail_type, u.payload) AS payload_hash
         FROM unnest(
-            instruction_ids, participant_ids, idempotency_keys, rail_types, payloads, outbox_ids
+            instruction_ids, participant_ids, idempotency_keys, rail_types, payloads, outbox_ids,
+            penstock.uuids_v7(cardinality(instruction_ids))
         ) WITH ORDINALITY
-            AS u (instruction_id, participant_id, idempotency_key, rail_type, payload, outbox_id, index)
+            AS u (instruction_id, participant_id, idempotency_key, rail_type, payload, outbox_id, new_id,
+                index)
     ), fresh AS (
         INSERT INTO penstock.outbox_idempotency (
             instruction_id, idempotency_key, generation, outbox_id, payload_hash)
@@ -86,6 +95,18 @@ BEGIN
             are_new[known.index] := known.is_new;
             conflicts[known.index] := known.conflict;
         END LOOP;
+        UPDATE penstock.participant_outbox_sequences AS s
+        SET next_sequence_id = s.next_sequence_id - unused.numbers
+        FROM (
+            SELECT g.participant_id, count(*) AS numbers
+            FROM unnest(participant_ids, are_new) AS g (participant_id, is_new)
+            WHERE NOT g.is_new
+            GROUP BY g.participant_id
+        ) AS unused
+        WHERE s.participant_id = unused.participant_id;
+        -- A conflict leaves nothing of a participant that has no instruction.
+        DELETE FROM penstock.participant_outbox_sequences AS s
+        WHERE s.participant_id = ANY (participant_ids) AND s.next_sequence_id = 1;
     END IF;
 
     IF true = ANY (are_new) THEN
@@ -95,9 +116,7 @@ BEGIN
                 + row_number() OVER (PARTITION BY g.participant_id, g.is_new ORDER BY g.index)
                 END AS sequence_id
             FROM unnest(participant_ids, are_new) WITH ORDINALITY AS g (participant_id, is_new, index)
-            LEFT JOIN penstock.bump_participants(ARRAY(
-                SELECT n.participant_id FROM unnest(participant_ids, are_new) AS n (participant_id, is_new)
-                WHERE n.is_new)) AS taken
+            LEFT JOIN unnest(locked, firsts) AS taken (participant_id, first_sequence_id)
                 ON taken.participant_id = g.participant_id
         ) AS s;
 

@@ -7,7 +7,8 @@ from functools import partial
 
 from penstock.contract.http import Call, Endpoint, NoParameters, endpoint
 from penstock.contract.paging import read_id, take_page
-from penstock.domains.outbox import (
+from penstock.domains.outbox.audit.archive import Archive
+from penstock.domains.outbox.control import (
     approval,
     cut_off,
     gap,
@@ -15,11 +16,11 @@ from penstock.domains.outbox import (
     operate,
     suspension,
     switch,
+    wire,
 )
-from penstock.domains.outbox import control_wire as wire
-from penstock.domains.outbox.archive import Archive
-from penstock.domains.outbox.decide_many import Filter, Verb, count_many, decide_page
-from penstock.domains.outbox.subject import read_subject
+from penstock.domains.outbox.control.control_scope import find_notice
+from penstock.domains.outbox.control.decide_many import Filter, Verb, count_many, decide_page
+from penstock.domains.outbox.control.instruction_facts import read_facts
 from penstock.kernel.inspect import read_item
 from penstock.kernel.item import ItemId
 from penstock.kernel.operate import check_decision
@@ -126,7 +127,8 @@ async def stop(call: Call[NoParameters, wire.SwitchChange]) -> wire.Switch:
     given = call.body
     async with call.connection() as db:
         stopped = await switch.stop(db, given.scope, given.name, who=call.who, reason=given.reason)
-    return wire.to_wire_switch(stopped)
+        notice = await find_notice(db, stopped.scope, stopped.name)
+    return wire.to_wire_switch(stopped, notice)
 
 
 async def start(call: Call[NoParameters, wire.SwitchChange]) -> None:
@@ -320,13 +322,13 @@ def endpoints(api: ControlApi) -> Sequence[Endpoint]:
 
 
 async def _state(db: Connection, which: wire.OutboxRef) -> wire.InstructionState:
-    subject = await read_subject(db, which.outbox_id)
-    item = await read_item(db, subject.item_id)
+    facts = await read_facts(db, which.outbox_id)
+    item = await read_item(db, facts.item_id)
     assert item is not None, "it was decided about a moment ago"
     return wire.InstructionState(
-        outbox_id=subject.outbox_id,
-        participant_id=subject.participant_id,
-        sequence_id=subject.sequence_id,
+        outbox_id=facts.outbox_id,
+        participant_id=facts.participant_id,
+        sequence_id=facts.sequence_id,
         state=item.state,
         reason=item.reason,
     )

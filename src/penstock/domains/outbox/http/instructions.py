@@ -6,11 +6,17 @@ from dataclasses import dataclass
 import msgspec
 
 from penstock.base.errors import InvalidInput
+from penstock.base.unique_keys import check_unique_keys
 from penstock.contract.http import Call, Content, Endpoint, NoParameters, Reply, Stream, endpoint
 from penstock.contract.paging import read_id
 from penstock.domains.outbox import inspect, wire
 from penstock.domains.outbox.accept import InstructionBatcher
-from penstock.domains.outbox.enqueue import AcceptedInstruction, Prepared, prepare
+from penstock.domains.outbox.enqueue import (
+    AcceptedInstruction,
+    Prepared,
+    SchemeOf,
+    prepare_for_rail,
+)
 from penstock.domains.outbox.errors import InstructionConflict
 
 INSTRUCTION_BYTES_MAX = 128 * 1024  # A payload of 64 KiB, with escapes and the other fields.
@@ -27,12 +33,13 @@ class Api:
     """The handlers that accept instructions."""
 
     batcher: InstructionBatcher
+    scheme_of: SchemeOf
 
     async def send(
         self, call: Call[NoParameters, wire.NewInstruction]
     ) -> Reply[wire.AcceptedInstruction]:
         """Accept an instruction."""
-        prepared = prepare(wire.to_new_instruction(call.body), who=call.who)
+        prepared = await self._prepare(call.body, who=call.who)
         accepted = await self.batcher.accept(prepared)
         if accepted.is_new:
             return Reply(wire.to_wire_accepted(accepted), status=201)
@@ -45,7 +52,7 @@ class Api:
         results: dict[int, wire.Result] = {}
         for index, entry in enumerate(entries):
             try:
-                prepared[index] = prepare(wire.to_new_instruction(_read(entry)), who=call.who)
+                prepared[index] = await self._prepare(_read(entry), who=call.who)
             except InvalidInput as refused:
                 results[index] = wire.Result(index=index, outcome="invalid", detail=str(refused))
         answers = await self.batcher.accept_many(list(prepared.values()))
@@ -53,6 +60,10 @@ class Api:
             results[index] = _result(index, answer)
         answer = msgspec.json.encode([results[index] for index in range(len(entries))])
         return Content(body=answer, media_type=JSON)
+
+    async def _prepare(self, given: wire.NewInstruction, *, who: str) -> Prepared:
+        new = wire.to_new_instruction(given)
+        return await prepare_for_rail(new, who=who, scheme_of=self.scheme_of)
 
 
 async def list_instructions(call: Call[wire.InstructionQuery, None]) -> wire.InstructionPage:
@@ -89,6 +100,7 @@ def endpoints(api: Api) -> Sequence[Endpoint]:
             "POST", "/outbox/instructions", api.send, scope="produce", statuses=(201, 200),
             summary="Accept a payment instruction; 200 with Idempotency-Hit for a repeated one",
             body_bytes_max=INSTRUCTION_BYTES_MAX,
+            keys_are_unique=True,
         ),
         endpoint(
             "POST", "/outbox/instructions/batch", api.send_batch, scope="produce",
@@ -124,9 +136,11 @@ async def _entries(stream: Stream) -> Sequence[msgspec.Raw]:
 
 def _read(entry: msgspec.Raw) -> wire.NewInstruction:
     try:
-        return _instruction.decode(entry)
+        decoded = _instruction.decode(entry)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as malformed:
         raise InvalidInput("instruction", str(malformed)) from malformed
+    check_unique_keys(bytes(entry))
+    return decoded
 
 
 def _result(index: int, answer: AcceptedInstruction | Exception) -> wire.Result:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from penstock.base.vault import Vault
 from penstock.contract.http import Call, Endpoint, NoParameters, endpoint
-from penstock.domains.outbox import codes, rail_wire, rails
-from penstock.domains.outbox.simulator.service import SimulatorService
+from penstock.domains.outbox.rails import codes, registry, wire
+from penstock.domains.outbox.rails.simulator.service import SimulatorService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,11 +15,11 @@ class RailsApi:
     vault: Vault
     simulator: SimulatorService
 
-    async def put_rail(self, call: Call[rail_wire.RailRef, rail_wire.NewRail]) -> rail_wire.Rail:
+    async def put_rail(self, call: Call[wire.RailRef, wire.NewRail]) -> wire.Rail:
         """Create or replace a rail."""
-        row = rail_wire.to_row(call.parameters.rail_type, call.body)
+        row = wire.to_row(call.parameters.rail_type, call.body)
         async with call.connection() as db:
-            await rails.put_rail(
+            await registry.put_rail(
                 db,
                 row,
                 vault=self.vault,
@@ -27,39 +27,39 @@ class RailsApi:
                 secret=call.body.secret,
                 result_secret=call.body.result_secret,
             )
-            stored = await rails.list_rails(db)
-        return rail_wire.to_wire_rail(
+            stored = await registry.list_rails(db)
+        return wire.to_wire_rail(
             next((each for each in stored if each.rail_type == row.rail_type), row)
         )
 
-    async def show_ledger(self, call: Call[rail_wire.LedgerQuery, None]) -> rail_wire.LedgerPage:
+    async def show_ledger(self, call: Call[wire.LedgerQuery, None]) -> wire.LedgerPage:
         """Show what the simulator was paid."""
         query = call.parameters
         payments, totals = await self.simulator.list(after=query.after, limit=query.limit)
-        return rail_wire.LedgerPage(payments=payments, totals=totals)
+        return wire.LedgerPage(payments=payments, totals=totals)
 
 
-async def list_rails(call: Call[NoParameters, None]) -> rail_wire.Rails:
+async def list_rails(call: Call[NoParameters, None]) -> wire.Rails:
     """Show the rails."""
     async with call.connection() as db:
-        found = await rails.list_rails(db)
-    return rail_wire.Rails(rails=[rail_wire.to_wire_rail(each) for each in found])
+        found = await registry.list_rails(db)
+    return wire.Rails(rails=[wire.to_wire_rail(each) for each in found])
 
 
-async def remove_rail(call: Call[rail_wire.RailRef, None]) -> None:
+async def remove_rail(call: Call[wire.RailRef, None]) -> None:
     """Remove a rail."""
     async with call.connection() as db:
-        await rails.remove_rail(db, call.parameters.rail_type, who=call.who)
+        await registry.remove_rail(db, call.parameters.rail_type, who=call.who)
 
 
-async def list_codes(call: Call[rail_wire.CodeQuery, None]) -> rail_wire.Codes:
+async def list_codes(call: Call[wire.CodeQuery, None]) -> wire.Codes:
     """Show the codes."""
     async with call.connection() as db:
         found = await codes.list_codes(db, call.parameters.code_set)
-    return rail_wire.Codes(codes=[rail_wire.to_wire_code(each) for each in found])
+    return wire.Codes(codes=[wire.to_wire_code(each) for each in found])
 
 
-async def put_code(call: Call[rail_wire.CodeRef, rail_wire.NewCode]) -> rail_wire.Code:
+async def put_code(call: Call[wire.CodeRef, wire.NewCode]) -> wire.Code:
     """Create or replace a code."""
     given = codes.Code(
         code_set=call.parameters.code_set,
@@ -70,10 +70,10 @@ async def put_code(call: Call[rail_wire.CodeRef, rail_wire.NewCode]) -> rail_wir
     )
     async with call.connection() as db:
         await codes.put_code(db, given, who=call.who)
-    return rail_wire.to_wire_code(given)
+    return wire.to_wire_code(given)
 
 
-async def remove_code(call: Call[rail_wire.CodeRef, None]) -> None:
+async def remove_code(call: Call[wire.CodeRef, None]) -> None:
     """Remove a code."""
     async with call.connection() as db:
         await codes.remove_code(db, call.parameters.code_set, call.parameters.code, who=call.who)
@@ -89,7 +89,7 @@ def endpoints(api: RailsApi) -> tuple[Endpoint, ...]:
         endpoint(
             "PUT", "/outbox/rails/{rail_type}", api.put_rail, scope="admin",
             summary="Create or replace a rail",
-            body_bytes_max=2 * rails.CONFIG_BYTES_MAX,
+            body_bytes_max=2 * registry.CONFIG_BYTES_MAX,
         ),
         endpoint(
             "DELETE", "/outbox/rails/{rail_type}", remove_rail, scope="admin", statuses=(204,),

@@ -6,9 +6,14 @@ from dataclasses import dataclass
 from penstock.base.clock import Clock, instant
 from penstock.contract.http import Call, Endpoint, NoParameters, Stream, endpoint
 from penstock.contract.paging import read_id
-from penstock.domains.outbox import result_wire as wire
-from penstock.domains.outbox.resolve import Decision, Resolver, UnknownFilter, count_unknown
-from penstock.domains.outbox.results import Report, Results
+from penstock.domains.outbox.reconcile import wire
+from penstock.domains.outbox.reconcile.resolve import (
+    Decision,
+    Resolver,
+    UnknownFilter,
+    count_unknown,
+)
+from penstock.domains.outbox.reconcile.results import Report, Results
 
 JSON = "application/json"
 SIGNATURE = "penstock-signature"

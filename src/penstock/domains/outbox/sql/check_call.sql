@@ -1,14 +1,16 @@
 -- Right before calls: how long each lease is still valid, and what stops the instruction. One row for
 -- each call, in their order; `seconds_left` is NULL if the lease is over or no longer has the item.
+-- A report that came after the instruction was loaded stops it as well: the next attempt ends it if it
+-- was paid. A refusal stops it until it is applied: after that, a person has released the instruction.
 -- The clock is read now, not at the start of a transaction. Leases are unnested once: their lists
 -- may be compressed.
 WITH leased AS MATERIALIZED (
     SELECT lease.token, item.id,
-        extract(epoch FROM lease.expires_at - coalesce($5::timestamptz, clock_timestamp()))::float8
+        extract(epoch FROM lease.expires_at - coalesce($6::timestamptz, clock_timestamp()))::float8
             AS seconds_left
     FROM penstock.lease CROSS JOIN LATERAL unnest(lease.item_ids) AS item (id)
     WHERE lease.token = ANY ($1::bigint[])
-        AND lease.expires_at > coalesce($5::timestamptz, clock_timestamp())
+        AND lease.expires_at > coalesce($6::timestamptz, clock_timestamp())
 )
 SELECT leased.seconds_left, coalesce(
     (
@@ -21,8 +23,13 @@ SELECT leased.seconds_left, coalesce(
         SELECT 'suspended: ' || s.reason
         FROM penstock.outbox_suspension AS s
         WHERE s.participant_id = given.participant_id
+    ), (
+        SELECT 'the rail reports it as ' || r.status
+        FROM penstock.outbox_result AS r
+        WHERE r.outbox_id = given.outbox_id AND (r.status <> 'refused' OR r.applied_at IS NULL)
+        LIMIT 1
     )) AS stop
-FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[]) WITH ORDINALITY
-    AS given (token, item_id, rail_type, participant_id, place)
+FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::uuid[]) WITH ORDINALITY
+    AS given (token, item_id, rail_type, participant_id, outbox_id, place)
 LEFT JOIN leased ON leased.token = given.token AND leased.id = given.item_id
 ORDER BY given.place;

@@ -1,0 +1,1 @@
+"""The archive of what was tried: its rows, the seals over them, their check, and retention."""

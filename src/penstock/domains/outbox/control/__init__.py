@@ -1,0 +1,1 @@
+"""What keeps instructions from being sent, and what operators decide about them."""

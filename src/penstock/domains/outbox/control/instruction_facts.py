@@ -1,0 +1,39 @@
+"""An instruction that a person decides about, and what is known of its payment."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from penstock.domains.outbox.errors import UnknownInstruction
+from penstock.kernel.item import ItemId
+from penstock.postgres.pool import Queries
+from penstock.postgres.statement import statement
+
+READ_FACTS = statement(__package__, "read_facts.sql")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionFacts:
+    """`is_sent`: a rail was called, or may have been. `may_be_paid`: the result is open.
+
+    `needs_approval`: its amount is above the threshold. `is_skipped`: an operator passed it over.
+    """
+
+    outbox_id: UUID
+    item_id: ItemId
+    instruction_id: str
+    participant_id: str
+    sequence_id: int
+    created_by: str
+    is_sent: bool
+    is_paid: bool
+    may_be_paid: bool
+    needs_approval: bool
+    is_skipped: bool
+
+
+async def read_facts(db: Queries, outbox_id: UUID) -> InstructionFacts:
+    """Return the instruction, or raise UnknownInstruction."""
+    row = await db.fetchrow(READ_FACTS, outbox_id)
+    if row is None:
+        raise UnknownInstruction(str(outbox_id))
+    return InstructionFacts(**dict(row.items()))

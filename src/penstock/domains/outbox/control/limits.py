@@ -1,0 +1,88 @@
+"""Limits: the highest amount, the threshold for an approval, and the sum of a participant per day.
+
+They are applied when an instruction is first about to be sent (checks.py), so that they apply to
+every producer, and a change applies to what waits.
+"""
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from penstock.base.errors import InvalidInput
+from penstock.base.money import currencies, plain
+from penstock.domains.outbox.control.control_scope import Scope, check_known, check_scope
+from penstock.kernel.audit import audit
+from penstock.postgres.pool import Connection, Queries, Row
+from penstock.postgres.statement import statement
+
+PUT_LIMITS = statement(__package__, "put_limits.sql")
+REMOVE_LIMITS = statement(__package__, "remove_limits.sql")
+READ_LIMITS = statement(__package__, "read_limits.sql")
+LIST_LIMITS = statement(__package__, "list_limits.sql")
+
+AMOUNT_MAX = Decimal(10) ** 18  # More than any currency needs.
+AMOUNTS = ("amount_max", "approval_above", "day_amount_max")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits in one currency. Each number of a participant comes before that of a rail or of all.
+
+    Over `amount_max` an instruction fails. Over `approval_above`, or if the participant's sum on a
+    day of UTC would be over `day_amount_max`, it waits for an approval.
+    """
+
+    scope: Scope
+    name: str | None
+    currency: str
+    amount_max: Decimal | None = None
+    approval_above: Decimal | None = None
+    day_amount_max: Decimal | None = None
+
+
+async def put_limits(db: Connection, limits: Limits, *, who: str) -> Limits:
+    """Create or replace limits; without any number they are removed. Raises InvalidInput."""
+    name = check_scope(limits.scope, limits.name)
+    _check(limits)
+    numbers = [getattr(limits, field) for field in AMOUNTS]
+    if any(each is not None for each in numbers):
+        await check_known(db, limits.scope, name)
+    async with db.transaction():
+        row = await db.fetchrow(READ_LIMITS, limits.scope, name, limits.currency)
+        if all(each is None for each in numbers):
+            await db.execute(REMOVE_LIMITS, limits.scope, name, limits.currency)
+        else:
+            await db.execute(PUT_LIMITS, limits.scope, name, limits.currency, *numbers)
+        await audit(
+            db, who, "outbox_limit.changed", subject=f"{limits.scope} {name} {limits.currency}",
+            before=None if row is None else _shown(Limits(**dict(row.items()))),
+            after=_shown(limits),
+        )  # fmt: skip
+    return replace(limits, name=name)
+
+
+async def list_limits(db: Queries) -> list[Limits]:
+    """Return all limits."""
+    return [_to_limits(row) for row in await db.fetch(LIST_LIMITS)]
+
+
+def _to_limits(row: Row) -> Limits:
+    numbers = {field: row[field] for field in AMOUNTS if row[field] is not None}
+    shown = {field: plain(amount) for field, amount in numbers.items()}
+    return Limits(**dict(row.items(), **shown))
+
+
+def _check(limits: Limits) -> None:
+    if limits.currency not in currencies():
+        raise InvalidInput("currency", "is not an active ISO 4217 code in capital letters")
+    for field in AMOUNTS:
+        amount: Decimal | None = getattr(limits, field)
+        if amount is not None and not (amount.is_finite() and 0 <= amount <= AMOUNT_MAX):
+            raise InvalidInput(field, "must be an amount of zero or more")
+    if limits.scope == "rail" and limits.day_amount_max is not None:
+        raise InvalidInput("day_amount_max", "is for all or a participant: it counts all rails")
+
+
+def _shown(limits: Limits) -> dict[str, str]:
+    """Return the numbers that are set, as text: JSON has no exact ones."""
+    numbers = {field: getattr(limits, field) for field in AMOUNTS}
+    return {field: f"{amount:f}" for field, amount in numbers.items() if amount is not None}

@@ -1,0 +1,114 @@
+"""Operators' verbs for instructions: hold, release and skip. Each is audited with a reason."""
+
+from datetime import datetime
+from uuid import UUID
+
+from penstock.domains.outbox.audit.archive import Archive
+from penstock.domains.outbox.control.gap import add_gap
+from penstock.domains.outbox.control.instruction_facts import InstructionFacts, read_facts
+from penstock.domains.outbox.errors import DecisionRefused, ResultUnknown
+from penstock.domains.outbox.lanes import OWNER
+from penstock.kernel import operate
+from penstock.kernel.inspect import read_item
+from penstock.postgres.pool import Connection
+from penstock.postgres.statement import statement
+
+LOCK_INSTRUCTION = statement(__package__, "lock_instruction.sql")
+
+RELEASED = "RELEASED"  # The error_code of a failed instruction that is tried again.
+SKIPPED = "SKIPPED"
+HELD_BY_OPERATOR = "held: "
+PAID = "was paid; penstock outbox release ends it as dispatched, without another call"
+
+
+async def hold(
+    db: Connection, outbox_id: UUID, *, who: str, reason: str, now: datetime | None = None
+) -> None:
+    """Keep the head of a participant from being sent; raises StateConflict for any other."""
+    facts = await read_facts(db, outbox_id)
+    # Apart from the reasons for which the domain holds: only an operator releases it.
+    held_for = HELD_BY_OPERATOR + reason
+    await operate.hold(db, facts.item_id, who=who, reason=held_for, owner=OWNER, now=now)
+
+
+async def release(
+    db: Connection,
+    outbox_id: UUID,
+    *,
+    archive: Archive,
+    who: str,
+    reason: str,
+    now: datetime | None = None,
+) -> None:
+    """Try a held instruction again, or a failed one that blocks its participant.
+
+    What was sent before is looked up at the rail first. What still awaits an approval, or whose
+    participant is suspended, is held again. Raises StateConflict, or DecisionRefused for a
+    failed instruction that was skipped, or sent again under another key.
+    """
+    operate.check_decision(who=who, reason=reason)
+    async with db.transaction():
+        facts = await read_facts(db, outbox_id)
+        item = await read_item(db, facts.item_id)
+        if item is not None and item.state == "dead":
+            await _release_failed(db, facts, archive=archive, who=who, reason=reason, now=now)
+            return
+        await operate.release(db, facts.item_id, who=who, reason=reason, owner=OWNER, now=now)
+
+
+async def _release_failed(
+    db: Connection,
+    facts: InstructionFacts,
+    *,
+    archive: Archive,
+    who: str,
+    reason: str,
+    now: datetime | None,
+) -> None:
+    """Try a failed instruction again in its place.
+
+    Its producer may send it again under another key once it has failed. The lock and the row in the
+    archive, which is not FAILED, keep both from happening.
+    """
+    await db.fetch(LOCK_INSTRUCTION, facts.instruction_id)
+    # Read after the lock was granted: a producer may have been first.
+    known = await db.fetch(LOCK_INSTRUCTION, facts.instruction_id)
+    if any(row["outbox_id"] != facts.outbox_id for row in known):
+        raise DecisionRefused(str(facts.outbox_id), "was sent again under another key")
+    if facts.is_skipped:
+        raise DecisionRefused(str(facts.outbox_id), "was skipped: later ones have left")
+    await archive.write(
+        db, facts.outbox_id, "ZOMBIE_REQUEUE", who=who, error_code=RELEASED, error_message=reason
+    )
+    await operate.retry(db, facts.item_id, who=who, reason=reason, owner=OWNER, now=now)
+
+
+async def skip(
+    db: Connection,
+    outbox_id: UUID,
+    *,
+    archive: Archive,
+    who: str,
+    reason: str,
+    now: datetime | None = None,
+) -> None:
+    """End the head of a participant as failed, so that the next one leaves; the gap is recorded.
+
+    Raises ResultUnknown for one that may have been paid, DecisionRefused for one that is paid, and
+    StateConflict for one in flight, one that has ended, and one that is not the head.
+    """
+    async with db.transaction():
+        before = await read_facts(db, outbox_id)
+        item = await read_item(db, before.item_id)
+        await operate.skip(db, before.item_id, who=who, reason=reason, owner=OWNER, now=now)
+        # Read after the item was taken from the workers: one may have sent it a moment ago.
+        facts = await read_facts(db, outbox_id)
+        if facts.is_paid:
+            raise DecisionRefused(str(outbox_id), PAID)
+        if facts.may_be_paid:
+            raise ResultUnknown(str(outbox_id))
+        if item is None or item.state != "dead":
+            await archive.write(
+                db, outbox_id, "FAILED", who=who, error_code=SKIPPED, error_message=reason
+            )
+        await add_gap(db, facts, who=who, reason=reason)

@@ -1,0 +1,250 @@
+"""What earlier calls of an instruction allow: paid, refused, may be sent, or nobody knows. Pure.
+
+The handler asks before it sends again, and the reconciler before it decides about a held
+instruction, so that both follow the same rules.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias, assert_never
+
+import msgspec
+
+from penstock.domains.outbox.ending import RailEnding
+from penstock.domains.outbox.instruction import Instruction
+from penstock.domains.outbox.rails.rail import (
+    LoadedRail,
+    NoAnswer,
+    NotFound,
+    QueryResult,
+    RailAnswer,
+)
+
+# Why an instruction may be sent. All but SAME_KEY prove that no earlier call has paid.
+Clearance = Literal["NO_DOUBT", "NOT_CALLED", "NOT_FOUND", "REFUSED", "SAME_KEY"]
+
+NO_RESULT = msgspec.Raw(b"null")
+
+
+class LateResult(msgspec.Struct, frozen=True):
+    """What a worker returned after its lease had expired: often it answers a doubt."""
+
+    token: int
+    outcome: str
+    result: msgspec.Raw = NO_RESULT
+
+    @property
+    def ending(self) -> RailEnding | None:
+        """The ending that the handler returned, if it can be read."""
+        try:
+            return msgspec.json.decode(self.result, type=RailEnding | None)
+        except msgspec.DecodeError:
+            return None
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it says that this attempt has not paid. A snoozed attempt made no call."""
+        return self.outcome == "snooze" or (
+            self.outcome in {"retry", "dead"} and self.ending is not None
+        )
+
+
+class PaidRow(msgspec.Struct, frozen=True):
+    """A row of the archive, or a report of the rail, that says that the instruction was paid."""
+
+    rail_reference: str | None
+    rail_code: str | None
+
+
+class PastCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """The earlier calls of an instruction that was tried before, or is reported as paid.
+
+    `doubts` are the tokens of attempts that may have paid, without those that were cleared.
+    `was_failed`: it ended as FAILED, and a person has released it.
+    """
+
+    first_called_at: datetime | None = None
+    last_ended_at: datetime | None = None
+    last_lost_at: datetime | None = None
+    doubts: Sequence[int] = ()
+    late: Sequence[LateResult] = ()
+    paid: PaidRow | None = None
+    was_failed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paid:
+    """The rail has the instruction; it must never be sent again."""
+
+    rail_code: str | None
+    rail_reference: str | None
+    is_pending: bool = False
+    awaits_settlement: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The rail has refused the instruction for good."""
+
+    rail_code: str | None
+    rail_reference: str | None
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MaySend:
+    """The instruction may be sent."""
+
+    clearance: Clearance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskAgain:
+    """Nobody knows yet. `at`: when the next answer can decide, if that is known."""
+
+    reason: str
+    at: datetime | None = None
+    is_doubtful: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AskPerson:
+    """The rail cannot answer: only a person can find out."""
+
+    code: str
+    reason: str
+
+
+Finding: TypeAlias = Paid | Refused | MaySend | AskAgain | AskPerson
+
+
+def find_known(past: PastCalls) -> Paid | Refused | MaySend | None:
+    """Return what is known without asking the rail; None if it has to be asked.
+
+    A late result counts for the attempt that it belongs to: only if no other is in doubt, a refusal
+    or an attempt that stopped before its call decides.
+    """
+    if past.paid is not None:
+        return Paid(rail_code=past.paid.rail_code, rail_reference=past.paid.rail_reference)
+    for each in past.late:
+        if each.outcome == "done":
+            return _paid_late(each.ending)
+    late = {each.token: each for each in past.late if each.is_clear}
+    if not past.doubts or any(token not in late for token in past.doubts):
+        return None
+    endings = [late[token].ending for token in past.doubts]
+    calls = [each for each in endings if each is not None and each.called]
+    for call in calls:
+        if call.state == "FAILED":
+            return Refused(
+                rail_code=call.rail_code,
+                rail_reference=call.rail_reference,
+                message=call.error_message,
+            )
+    return MaySend("REFUSED" if calls else "NOT_CALLED")
+
+
+def find_from_answer(
+    found: QueryResult,
+    past: PastCalls,
+    *,
+    instruction: Instruction,
+    rail: LoadedRail,
+    now: datetime,
+) -> Finding:
+    """Return what the answer to a query decides."""
+    match found:
+        case RailAnswer():
+            return _find_from_code(found, past, instruction=instruction, rail=rail)
+        case NotFound():
+            return _find_from_absence(past, rail=rail, now=now)
+        case NoAnswer(reason):
+            return AskAgain(
+                reason=f"the query got no answer: {reason}", is_doubtful=bool(past.doubts)
+            )
+        case _:
+            assert_never(found)
+
+
+def find_without_query(past: PastCalls, *, rail: LoadedRail, now: datetime) -> Finding:
+    """Return what can be decided about a rail that answers no queries."""
+    if not past.doubts:
+        return MaySend("NO_DOUBT")
+    if _is_key_valid(past, rail=rail, now=now):
+        return MaySend("SAME_KEY")
+    return AskPerson("CANNOT_VERIFY", "the rail answers no queries, and its key is not valid")
+
+
+def differs(answer: RailAnswer, instruction: Instruction) -> bool:
+    """Return whether the rail says that it moved another amount or currency."""
+    other_amount = answer.amount is not None and answer.amount != instruction.amount
+    other_currency = answer.currency is not None and answer.currency != instruction.currency
+    return other_amount or other_currency
+
+
+def _paid_late(ending: RailEnding | None) -> Paid:
+    if ending is None:
+        return Paid(rail_code=None, rail_reference=None)
+    return Paid(
+        rail_code=ending.rail_code,
+        rail_reference=ending.rail_reference,
+        is_pending=ending.is_pending,
+        awaits_settlement=ending.awaits_settlement,
+    )
+
+
+def _find_from_code(
+    answer: RailAnswer, past: PastCalls, *, instruction: Instruction, rail: LoadedRail
+) -> Finding:
+    if differs(answer, instruction):
+        return AskPerson("AMOUNT_MISMATCH", "the rail reports another amount or currency")
+    meaning = rail.classify(answer.code)
+    match meaning:
+        case "paid" | "pending":
+            is_pending = meaning == "pending" or rail.rail.properties.is_asynchronous
+            return Paid(
+                rail_code=answer.code,
+                rail_reference=answer.reference,
+                is_pending=is_pending,
+                awaits_settlement=is_pending,
+            )
+        case "terminal":
+            # The same refusal does not end an instruction again that a person has released.
+            if past.was_failed and not past.doubts:
+                return MaySend("REFUSED")
+            return Refused(
+                rail_code=answer.code, rail_reference=answer.reference, message=answer.message
+            )
+        case "retryable":
+            return MaySend("REFUSED")
+        case "unknown":
+            return AskAgain(reason=f"the query was answered with {answer.code}")
+        case _:
+            assert_never(meaning)
+
+
+def _find_from_absence(past: PastCalls, *, rail: LoadedRail, now: datetime) -> Finding:
+    if not past.doubts:
+        return MaySend("NO_DOUBT")
+    final_after = rail.rail.properties.not_found_is_final_after
+    final_at = None
+    if final_after is not None:
+        # A worker that lost its lease may have begun its call at the last moment.
+        ends = [past.last_ended_at, past.last_lost_at and past.last_lost_at + rail.timeout]
+        final_at = max(each for each in ends if each is not None) + final_after
+        if now >= final_at:
+            return MaySend("NOT_FOUND")
+    if _is_key_valid(past, rail=rail, now=now):
+        return MaySend("SAME_KEY")
+    if final_at is not None:
+        return AskAgain(reason="the rail does not know it yet", at=final_at)
+    return AskPerson("CANNOT_VERIFY", "the rail does not know it, which proves nothing there")
+
+
+def _is_key_valid(past: PastCalls, *, rail: LoadedRail, now: datetime) -> bool:
+    """Return whether the rail still recognises the key when a call that starts now arrives."""
+    valid_for = rail.rail.properties.key_valid_for
+    if valid_for is None or past.first_called_at is None:
+        return False
+    return now + rail.timeout < past.first_called_at + valid_for

@@ -1,0 +1,66 @@
+"""The bodies of results and resolutions over REST."""
+
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from penstock.domains.outbox.reconcile.resolve import REFERENCE_LENGTH_MAX, Resolution
+from penstock.domains.outbox.reconcile.results import Outcome, Status
+
+Text = Annotated[str, Meta(min_length=1, max_length=1000)]
+Reference = Annotated[str, Meta(min_length=1, max_length=REFERENCE_LENGTH_MAX)]
+
+
+class TakenResult(Struct, frozen=True, kw_only=True):
+    """What became of a report; `status` is null if it decides nothing yet."""
+
+    outbox_id: UUID
+    status: Status | None
+    outcome: Outcome
+
+
+class OutboxRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The instruction in the path."""
+
+    outbox_id: UUID
+
+
+class ResolutionInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a person has found out: `paid` with the rail's reference, `failed`, or `again`."""
+
+    resolution: Resolution
+    reason: Text
+    reference: Reference | None = None
+
+
+class ResolvedInstruction(Struct, frozen=True, kw_only=True):
+    """The instruction that was decided about."""
+
+    outbox_id: UUID
+    resolution: Resolution
+
+
+class ResolutionOfMany(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A decision about all instructions in doubt that match: `failed` or `again`.
+
+    `before` is when they were held; `after` is the `next` of the page before.
+    """
+
+    resolution: Resolution
+    reason: Text
+    rail_type: str | None = None
+    participant_id: str | None = None
+    before: Annotated[datetime, Meta(tz=True)] | None = None
+    dry_run: bool = False
+    after: str | None = None
+
+
+class ResolvedMany(Struct, frozen=True, kw_only=True):
+    """How many matched and were changed; `next` continues with the next page."""
+
+    matched: int
+    changed: int
+    unchanged: int
+    next: str | None

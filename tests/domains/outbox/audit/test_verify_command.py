@@ -1,0 +1,81 @@
+"""`penstock outbox verify`: what it prints, and its exit code."""
+
+import json
+import threading
+from collections.abc import Callable, Generator
+
+import pytest
+
+from penstock.base.settings import read_once
+from penstock.domains.outbox.commands.verify import verify
+from penstock.postgres.pool import Pool
+from tests.domains.outbox.audit.archived import add, seal_all, tamper
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Generator[Run]:
+    """The command on this test's own database; returns exit code, output and messages."""
+    monkeypatch.setenv("PENSTOCK_DATABASE_URL", dsn)
+    read_once.cache_clear()
+
+    def run_command(*arguments: str) -> tuple[int, str, str]:
+        codes: list[int] = []
+
+        def run_main() -> None:
+            try:
+                verify.main(arguments)
+            except SystemExit as ended:
+                codes.append(int(ended.code or 0))
+
+        # In a thread: the command runs an event loop, and the test's loop runs in this one.
+        thread = threading.Thread(target=run_main)
+        thread.start()
+        thread.join()
+        printed = capsys.readouterr()
+        return codes[0], printed.out, printed.err
+
+    yield run_command
+    read_once.cache_clear()
+
+
+async def test_an_untouched_archive_is_reported_as_such(db: Pool, run: Run) -> None:
+    await add(db, 5)
+    await seal_all(db, rows_max=2)
+
+    code, out, err = run()
+
+    assert (code, out) == (0, "")
+    assert "nothing is wrong" in err
+    assert "5 rows in 3 seals compared, 0 faults, 0 rows not sealed yet" in err
+
+
+async def test_a_changed_row_is_named_and_the_exit_code_is_one(db: Pool, run: Run) -> None:
+    ids = await add(db, 5)
+    await seal_all(db)
+    await tamper(
+        db, ["UPDATE penstock.outbox_attempt SET state = 'FAILED' WHERE attempt_id = $1"], ids[2]
+    )
+
+    code, out, _ = run("--json")
+    text_code, text, _ = run()
+
+    assert code == text_code == 1
+    (fault,) = json.loads(out)["faults"]
+    assert (fault["fault"], fault["attempt_id"]) == ("changed", str(ids[2]))
+    assert str(ids[2]) in text
+
+
+async def test_a_head_that_was_kept_is_compared(db: Pool, run: Run) -> None:
+    await add(db, 5)
+    _, empty, _ = run("--head", "--json")
+    await seal_all(db)
+
+    _, head, _ = run("--head")
+
+    assert empty.strip() == "null"
+    assert run("--expect", head.strip())[0] == 0
+    assert run("--expect", "1:" + "0" * 64)[0] == 1
