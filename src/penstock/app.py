@@ -24,6 +24,7 @@ from penstock.compose.limit_keys import LimitKeyGate
 from penstock.compose.redis import choose_gate
 from penstock.contract import Domain, FixedField, Resources, Runtime, Service, check_domains
 from penstock.contract.conflicts import check_runtimes
+from penstock.contract.domain import FindKinds
 from penstock.contract.http import Endpoint
 from penstock.contract.resources import choose_vault
 from penstock.kernel import enqueue as kernel_enqueue
@@ -77,6 +78,7 @@ class Penstock:
     _added: list[Domain] = field(default_factory=list)
     _domain_lanes: list[str] = field(default_factory=list)
     _apis: list[object] = field(default_factory=list)
+    _finds: list[FindKinds] = field(default_factory=list)
     _fixed: dict[str, Sequence[FixedField]] = field(default_factory=dict)
     _resources: Resources | None = None
     _closes: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
@@ -297,6 +299,8 @@ class Penstock:
     def _add_runtime(self, domain: Domain, runtime: Runtime) -> None:
         self.services += tuple(runtime.services)
         self._apis += runtime.apis
+        if runtime.find_kinds is not None:
+            self._finds.append(runtime.find_kinds)
         self._fixed |= runtime.fixed_fields
         self.endpoints += tuple(replace(each, tag=domain.name) for each in runtime.endpoints)
         owned = {lane.name: lane for lane in domain.lanes}
@@ -367,6 +371,7 @@ class Penstock:
         self._domain_lanes.clear()
         self._owners.clear()
         self._apis.clear()
+        self._finds.clear()
         self._fixed.clear()
         self.endpoints, self.services = (), ()
         self._resources = None
@@ -402,9 +407,14 @@ class Penstock:
 
         Services end first, so that items they have enqueued are still executed.
         """
-        unknown = set(lanes or ()) - self.kinds.keys()
+        found = await self._find_kinds() if lanes else []
+        unknown = set(lanes or ()) - self.kinds.keys() - {kind.lane for kind in found}
         if unknown:
             raise InvalidInput("lane", f"no handler for {', '.join(sorted(unknown))}")
+
+        async def find_kinds() -> list[AnyKind]:
+            return [each for each in await self._find_kinds() if not lanes or each.lane in lanes]
+
         worker = Worker(
             dsn=self.address,
             pool=self.pool,
@@ -415,6 +425,7 @@ class Penstock:
             clock=self.clock,
             poll_interval=settings().poll_interval,
             grace=settings().shutdown_grace,
+            find_kinds=find_kinds if self._finds else None,
         )
         if not self.services:
             await worker.run(stop)
@@ -424,6 +435,11 @@ class Penstock:
             spawn(group, worker.run(stop_worker), name="worker")
             await self._run_services(stop)
             stop_worker.set()
+
+    async def _find_kinds(self) -> list[AnyKind]:
+        """Return the kinds of lanes that domains find in the database; handlers of the app win."""
+        found = [kind for find in self._finds for kind in await find()]
+        return [kind for kind in found if kind.lane not in self.kinds]
 
     async def _run_services(self, stop: asyncio.Event) -> None:
         """Run the services until `stop` is set; cancel those that do not end within the grace."""

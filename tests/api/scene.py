@@ -27,6 +27,7 @@ from penstock.kernel.settle import Ended, settle
 
 # Those of `opened`, and those that are built in.
 LANES = [
+    "payment",
     "payments",
     "penstock.mail",
     "penstock.mail.bulk",

@@ -55,9 +55,10 @@ async def test_every_promised_metric_is_there_before_anything_happened(
     assert set(types) >= {
         "dispatch_batch_claimed_total", "dispatch_workflow_started_total",
         "dispatch_workflow_start_failures_total", "dispatch_cycle_duration_seconds",
-        "dispatch_queue_depth", "outbox_pending_depth", "oldest_pending_age_seconds",
-        "notify_wakeups_total", "claim_batches_total", "dispatch_latency_ms", "attempts_total",
-        "dlq_depth", "reaper_requeues_total", "stuck_dispatching_count",
+        "dispatch_queue_depth", "dispatch_due_depth", "outbox_pending_depth",
+        "oldest_pending_age_seconds", "notify_wakeups_total", "claim_batches_total",
+        "dispatch_latency_ms", "attempts_total", "dlq_depth", "reaper_requeues_total",
+        "stuck_dispatching_count",
     }  # fmt: skip
     assert types["dispatch_latency_ms"] == "histogram"
     assert value(response.text, "notify_wakeups_total") == 0
@@ -75,6 +76,7 @@ async def test_depths_are_told_by_lane(admin: AsyncClient, penstock: Penstock) -
     text = (await admin.get("/metrics")).text
 
     assert value(text, "dispatch_queue_depth", lane="work", status="READY") == 1
+    assert value(text, "dispatch_due_depth", lane="work") == 0, "it waits for its time"
     assert value(text, "dispatch_queue_depth", lane="work", status="LEASED") == 2
     assert value(text, "dispatch_queue_depth", lane="work", status="DEAD") == 1
     assert value(text, "dlq_depth", lane="work") == 1

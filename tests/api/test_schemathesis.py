@@ -47,6 +47,12 @@ CHECKS = [
 ]
 
 
+@schemathesis.serializer("application/x-ndjson")
+def to_line(_context: object, value: object) -> bytes:
+    """Return a stream of one line; the description says what a line is."""
+    return json.dumps(value).encode() + b"\n"
+
+
 def read_operations() -> dict[str, APIOperation[Any, Any, Any, Any]]:
     """Return all operations by name. The key is the client's part, so they say nothing of it."""
     document = json.loads(json.dumps(describe_api(all_endpoints())))

@@ -213,8 +213,9 @@ def test_a_domain_that_nothing_offers_is_refused_with_the_known_names(
     code, lines = installed.run("up", environment={"PENSTOCK_DOMAINS": "slots invoice"})
 
     assert code == 2
-    known = "no installed package offers 'invoice'; known: invoices, mail, outbox, slots, webhooks"
-    assert lines == [f"penstock: PENSTOCK_DOMAINS: {known}"]
+    known = "invoices, mail, outbox, payments, slots, webhooks"
+    reason = f"no installed package offers 'invoice'; known: {known}"
+    assert lines == [f"penstock: PENSTOCK_DOMAINS: {reason}"]
 
 
 def test_an_installed_domain_is_not_loaded_unless_it_is_named(installed: Installed) -> None:

@@ -1,6 +1,5 @@
 """Statements of the systems that Penstock replaces run as they stand, or name their replacement."""
 
-import json
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 from typing import LiteralString
@@ -9,34 +8,18 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from penstock.kernel.lane import create_lane, read_lane
+from penstock.kernel.lane import create_lane
 from penstock.postgres.pool import Connection, connect
 from penstock.postgres.search_path import extend_search_path
 from tests.database import run_sql
 
 WHEN = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) + timedelta(days=2)
 
-TUNING: tuple[LiteralString, ...] = (
-    """
-    -- Tune batch size (takes effect within 5 seconds)
-    UPDATE EXEC_RATE_CONFIG SET batch_size = 1000 WHERE item_type = 'PAYMENT';
-    """,
-    """
-    -- Kill switch (items remain READY, not lost)
-    UPDATE EXEC_RATE_CONFIG SET enabled = 0 WHERE item_type = 'PAYMENT';
-    """,
-    """
-    -- Adjust jitter window
-    UPDATE EXEC_RATE_CONFIG SET jitter_window_ms = 8000 WHERE item_type = 'PAYMENT';
-    """,
-)
-
 
 @pytest.fixture
 async def session(dsn: str) -> AsyncGenerator[Connection]:
-    """A connection as anybody opens it to the embedded server, with a lane and a booked slot."""
+    """A connection as anybody opens it to the embedded server, with an event and a booked slot."""
     opened = await connect(dsn)
-    await create_lane(opened, "payment", who="test")
     await create_lane(opened, "penstock.webhooks", who="test", owner="webhooks")
     await opened.execute(
         "SELECT * FROM penstock.assign_slots('default', ARRAY['pay-1'], ARRAY[$1::timestamptz])",
@@ -52,7 +35,6 @@ async def session(dsn: str) -> AsyncGenerator[Connection]:
 
 async def test_reads_of_the_documents_run_as_they_stand(session: Connection) -> None:
     """Without the schema's name: it is on the search path of the embedded server."""
-    (config, *_) = await session.fetch("SELECT * FROM EXEC_RATE_CONFIG WHERE item_type = 'PAYMENT'")
     rules = await session.fetch("SELECT * FROM RL_EVENT_WNDW_CONFIG WHERE ACT_IN = 1")
     slots = await session.fetch("SELECT * FROM RL_EVENT_SLOT_DTL WHERE EVENT_ID = $1", "pay-1")
     count = await session.fetchval("SELECT SLOT_CT FROM RL_WNDW_CT WHERE WNDW_STRT_TS = $1", WHEN)
@@ -63,9 +45,6 @@ async def test_reads_of_the_documents_run_as_they_stand(session: Connection) -> 
     attempts = await session.fetch("SELECT * FROM delivery_attempts WHERE event_id = 'e-1'")
     subscriptions = await session.fetch("SELECT id, url, active FROM subscriptions")
 
-    assert (config["enabled"], config["batch_size"], config["max_dispatch_retries"]) == (1, 500, 5)
-    assert (config["jitter_window_ms"], config["stale_claim_threshold_mins"]) == (0, 0.5)
-    assert config["created_at"] is not None
     assert (len(rules), len(slots), count) == (1, 1, 1)
     assert frontier > WHEN
     assert [tuple(row) for row in events] == [("e-1", "delivered")]
@@ -92,64 +71,6 @@ async def test_a_database_elsewhere_gets_the_search_path_on_request(dsn: str) ->
     assert await after.fetch("SELECT * FROM rl_wndw_ct") == []
     await before.close()
     await after.close()
-
-
-# --------------------------------------------------------------------------- EXEC_RATE_CONFIG
-
-
-async def test_the_examples_of_tuning_change_the_lane(session: Connection) -> None:
-    for statement in TUNING:
-        await session.execute(statement)
-
-    lane = await read_lane(session, "payment")
-    assert (lane.batch_size, lane.enabled) == (1000, False)
-    assert lane.jitter_window.total_seconds() == 8
-    assert lane.version == 4
-
-
-async def test_an_update_is_audited_and_wakes_the_workers(session: Connection) -> None:
-    """As a change by the API or the command line is; the role is who did it."""
-    heard: list[str] = []
-    await session.add_listener("penstock", lambda *event: heard.append(event[3]))
-
-    for statement in TUNING:
-        await session.execute(statement)
-
-    rows = await session.fetch(
-        "SELECT who, subject, before, after FROM penstock.audit "
-        "WHERE action = 'lane.changed' ORDER BY audit_id"
-    )
-    assert {(row["who"], row["subject"]) for row in rows} == {("sql:postgres", "payment")}
-    assert [(json.loads(row["before"]), json.loads(row["after"])) for row in rows] == [
-        ({"batch_size": 500}, {"batch_size": 1000}),
-        ({"enabled": True}, {"enabled": False}),
-        ({"jitter_window": 0}, {"jitter_window": 8}),
-    ]
-    assert heard == ["policy"] * 3
-
-
-async def test_an_update_that_changes_nothing_writes_nothing(session: Connection) -> None:
-    await session.execute("UPDATE exec_rate_config SET batch_size = 500, enabled = 1")
-
-    assert (await read_lane(session, "payment")).version == 1
-
-
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        ("batch_size = 0", asyncpg.CheckViolationError),
-        ("batch_size = NULL", asyncpg.NotNullViolationError),
-        ("enabled = 2", asyncpg.CheckViolationError),
-        ("item_type = 'INVOICE'", asyncpg.FeatureNotSupportedError),
-    ],
-)
-async def test_an_impossible_update_is_refused(
-    session: Connection, *, change: LiteralString, error: type[Exception]
-) -> None:
-    with pytest.raises(error):
-        await session.execute(f"UPDATE exec_rate_config SET {change} WHERE item_type = 'PAYMENT'")
-
-    assert (await read_lane(session, "payment")).version == 1
 
 
 # -------------------------------------------------------------------------------------- claims
@@ -221,8 +142,6 @@ async def test_an_update_of_a_view_fails_as_a_claim_does(
         ("INSERT INTO events (id) VALUES ('e-2')", "penstock.accept_events"),
         ("INSERT INTO delivery_attempts (error) VALUES ('')", "penstock worker"),
         ("INSERT INTO subscriptions (url) VALUES ('')", "penstock subscription"),
-        ("INSERT INTO exec_rate_config (item_type) VALUES ('INVOICE')", "an app with a handler"),
-        ("DELETE FROM exec_rate_config", "an app with a handler"),
     ],
 )
 async def test_a_write_to_a_view_names_what_replaces_it(

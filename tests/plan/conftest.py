@@ -6,6 +6,8 @@ from typing import LiteralString, cast
 
 import pytest
 
+from penstock.domains.payments.lanes import LANE as PAYMENT_LANE
+from penstock.domains.payments.lanes import OWNER as PAYMENTS
 from penstock.domains.webhooks.domain import LANE, ORDERED_LANE
 from penstock.kernel.lane import create_lane
 from penstock.postgres.embedded import Server, running
@@ -20,6 +22,12 @@ FOLDER = Path(__file__).parent
 MILLION = cast("LiteralString", (FOLDER / "million.sql").read_text(encoding="utf-8"))
 SLOTS = cast("LiteralString", (FOLDER / "slots.sql").read_text(encoding="utf-8"))
 WEBHOOKS = cast("LiteralString", (FOLDER / "webhooks.sql").read_text(encoding="utf-8"))
+# The rows name their lanes by number, from 1 on.
+WITHOUT_LANES = """
+    DELETE FROM penstock.lane_pacing;
+    DELETE FROM penstock.lane;
+    ALTER TABLE penstock.lane ALTER COLUMN lane_id RESTART;
+"""
 
 
 @pytest.fixture(scope="session")
@@ -36,11 +44,13 @@ async def loaded(quiet_server: Server) -> str:
     await run_sql(quiet_server.dsn, f"CREATE DATABASE {LOADED}")
     connection = await connect(database_dsn(quiet_server.dsn, LOADED))
     await migrate(connection, OWNERS)
+    await connection.execute(WITHOUT_LANES)
     await create_lane(connection, "big", who="test")
     await create_lane(connection, "line", who="test", ordering="per_key", on_dead_head="park")
     await create_lane(connection, "quiet", who="test")
     await create_lane(connection, LANE, who="test", owner="webhooks")
     await create_lane(connection, ORDERED_LANE, who="test", owner="webhooks", ordering="per_key")
+    await create_lane(connection, PAYMENT_LANE, who="test", owner=PAYMENTS)
     await connection.execute("ANALYZE")
     await connection.execute(MILLION)
     await connection.execute(SLOTS)

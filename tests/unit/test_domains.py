@@ -48,7 +48,9 @@ def test_without_the_variable_the_built_in_domains_run(offer: Offer) -> None:
     """Installing a package must not change what a process does; it is not even imported."""
     offer("parcels", module="parcels_unnamed", code="raise SystemExit")
 
-    assert [domain.name for domain in chosen_domains()] == ["slots", "webhooks", "mail", "outbox"]
+    names = [domain.name for domain in chosen_domains()]
+
+    assert names == ["slots", "webhooks", "mail", "outbox", "payments"]
 
 
 def test_named_domains_run_in_the_given_order_and_once(offer: Offer, choose: Choose) -> None:
@@ -72,7 +74,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(offer: Offer, choose: Ch
 
     assert refusal() == (
         "PENSTOCK_DOMAINS: no installed package offers 'parcel'; "
-        "known: mail, outbox, parcels, slots, webhooks"
+        "known: mail, outbox, parcels, payments, slots, webhooks"
     )
 
 

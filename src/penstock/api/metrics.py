@@ -118,6 +118,7 @@ def _depth_samples(depth: LaneDepth) -> Iterator[Sample]:
     for status in ("ready", "parked", "leased", "held", "dead"):
         labels = lane | {"status": status.upper()}
         yield Sample(kernel.DEPTH.name, labels, getattr(depth, status))
+    yield Sample(kernel.DUE.name, lane, depth.due)
     yield Sample(kernel.PENDING.name, lane, depth.ready + depth.parked)
     yield Sample(kernel.OLDEST_SECONDS.name, lane, depth.oldest_due_seconds)
     yield Sample(kernel.BLOCKED.name, lane, depth.blocked_keys)

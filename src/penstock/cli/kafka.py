@@ -1,30 +1,37 @@
-"""`penstock kafka`: a process that accepts events from a topic, and may also deliver them."""
+"""`penstock kafka`: a process that accepts events or payments from a topic, and may run them."""
 
 import asyncio
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import click
 
 from penstock.app import Penstock
 from penstock.base.aio import alongside, spawn
 from penstock.cli.lifetime import listening, work_until_asked
+from penstock.compose.payments import payment_consumer
 from penstock.compose.webhooks import event_consumer
 from penstock.console.database import data_dir_option, find_dsn
 from penstock.console.output import json_option, print_json
 from penstock.console.process import Stop, check_host, run_until_stopped
+from penstock.contract import Service
+from penstock.domains.payments.topics import PaymentTopics
 from penstock.domains.webhooks.settings import WebhookSettings
+
+What = Literal["events", "payments"]
+WHAT = get_args(What)
 
 
 @click.group()
 def kafka() -> None:
-    """Accept events from Kafka."""
+    """Accept events and payments from Kafka."""
 
 
 @kafka.command()
-@click.option("--deliver", is_flag=True, help="Also deliver them, as `penstock worker` does.")
+@click.argument("what", metavar="[events|payments]", type=click.Choice(WHAT), default="events")
+@click.option("--deliver", is_flag=True, help="Also run a worker, as `penstock worker` does.")
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
@@ -37,13 +44,16 @@ def kafka() -> None:
 @json_option
 def consume(
     *,
+    what: What,
     deliver: bool,
     metrics_port: int | None,
     metrics_host: str,
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Accept the events of PENSTOCK_KAFKA_TOPIC until the process is stopped.
+    """Accept the events of PENSTOCK_KAFKA_TOPIC, or payments, until the process is stopped.
+
+    Payments are those of PENSTOCK_PAYMENTS_KAFKA_TOPIC.
 
     Many may run, in one consumer group. Ctrl-C or SIGTERM stops reading, finishes the present
     batch, commits its offsets, leaves the group, and waits for deliveries in progress.
@@ -55,15 +65,14 @@ def consume(
     async def run(stop: Stop) -> None:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(app)
-            chosen = app.resources.section(WebhookSettings)
-            started: dict[str, Any] = {"topic": chosen.kafka_topic, "group": chosen.kafka_group}
+            consumer, started = _consumer(what, app)
             if metrics_port is not None:
                 started["metrics"] = await stack.enter_async_context(
                     listening(app, host=metrics_host, port=metrics_port, is_probe=True)
                 )
-            consuming = app.run_service(event_consumer(app.resources), stop.asked)
+            consuming = app.run_service(consumer, stop.asked)
             stop.started()
-            print_json(started) if as_json else click.echo(_summary(started))
+            print_json(started) if as_json else click.echo(_summary(what, started))
             await (_deliver_beside(app, consuming) if deliver else consuming)
 
     run_until_stopped(run)
@@ -78,6 +87,17 @@ async def _deliver_beside(app: Penstock, consuming: Coroutine[Any, Any, None]) -
         stop.asked.set()
 
 
-def _summary(started: dict[str, Any]) -> str:
-    source = f"penstock takes events from {started['topic']} as one of {started['group']}"
+def _consumer(what: What, app: Penstock) -> tuple[Service, dict[str, Any]]:
+    """Return the service that reads the topic, and the names of its topic and group."""
+    if what == "events":
+        chosen = app.resources.section(WebhookSettings)
+        names = {"topic": chosen.kafka_topic, "group": chosen.kafka_group}
+        return event_consumer(app.resources), names
+    topics = app.resources.section(PaymentTopics)
+    names = {"topic": topics.payments_kafka_topic, "group": topics.payments_kafka_group}
+    return payment_consumer(app.resources), names
+
+
+def _summary(what: What, started: dict[str, Any]) -> str:
+    source = f"penstock takes {what} from {started['topic']} as one of {started['group']}"
     return f"{source}; metrics at {started['metrics']}/metrics" if "metrics" in started else source

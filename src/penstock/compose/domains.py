@@ -10,7 +10,7 @@ from types import ModuleType
 from penstock.base import errors as base_errors
 from penstock.base.errors import BadSetting, PenstockError
 from penstock.base.settings import Settings, section, settings
-from penstock.compose import mail, outbox, webhooks
+from penstock.compose import mail, outbox, payments, webhooks
 from penstock.compose.redis import RedisSettings
 from penstock.contract import Domain
 from penstock.contract import errors as contract_errors
@@ -28,6 +28,7 @@ BUILT_IN: tuple[Domain, ...] = (
     webhooks.DOMAIN,
     *((mail.DOMAIN,) if mail.is_installed() else ()),
     outbox.DOMAIN,
+    payments.DOMAIN,
 )
 
 GROUP = "penstock.domains"

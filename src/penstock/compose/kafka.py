@@ -1,13 +1,20 @@
 """The Kafka cluster that domains read from and publish to. Needs the extra `kafka`."""
 
-from typing import Literal, Self
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, Self, TypeAlias
 
 from pydantic import FilePath, SecretStr, model_validator
 from pydantic_settings import BaseSettings
 
-from penstock.base.errors import BadSetting
+from penstock.base.errors import BadSetting, MissingExtra
 from penstock.base.settings import SECTION, section
+from penstock.contract import Resources, Service
 from penstock.integrations.kafka.options import Options, security_options
+
+# Gets the values of messages with their places; returns for each why it can never be accepted.
+AcceptMessages: TypeAlias = Callable[
+    [Sequence[tuple[bytes | None, str]]], Awaitable[Sequence[str | None]]
+]
 
 
 class KafkaSettings(BaseSettings):
@@ -65,3 +72,26 @@ def connection_options() -> Options:
         username=chosen.kafka_username,
         password=None if password is None else password.get_secret_value(),
     )
+
+
+def make_consumer(
+    resources: Resources, accept: AcceptMessages, *, topic: str, group: str, dead_topic: str
+) -> Service:
+    """Return the service that accepts a topic's messages; raises BadSetting or MissingExtra."""
+    bootstrap = require_bootstrap()
+    try:
+        from penstock.integrations.kafka.consumer import (  # noqa: PLC0415  An extra.
+            Consumer,
+            Source,
+        )
+    except ModuleNotFoundError as absent:
+        raise MissingExtra("kafka", "PENSTOCK_KAFKA_BOOTSTRAP") from absent
+    source = Source(
+        bootstrap=bootstrap,
+        topic=topic,
+        group=group,
+        dead_topic=dead_topic,
+        options=connection_options(),
+    )
+    consumer = Consumer(source, accept, log=resources.log, meter=resources.meter)
+    return Service(name="consumer", run=consumer.run)

@@ -3,30 +3,24 @@
 The extra `mail` is imported when the domain is built, so that other commands start as fast.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from typing import TypeAlias
 
-import msgspec
-
+from penstock.compose.events import choose_announce
 from penstock.contract import Domain, Resources, Runtime
 from penstock.domains.mail.commands import mail
 from penstock.domains.mail.domain import MAIL
-from penstock.domains.mail.event import Announce, MailEvent, announce_nothing
 from penstock.domains.mail.relay import SmtpRelay
 from penstock.domains.mail.reply import Reply
 from penstock.domains.mail.settings import MailSettings
 from penstock.domains.mail.transmit import NotSent, Replied, SmtpTransaction, Transmit
-from penstock.domains.webhooks.accept import accept_events
-from penstock.domains.webhooks.event import NewEvent
-from penstock.postgres.pool import Connection
 
 Closes: TypeAlias = list[Callable[[], Awaitable[None]]]
 
 EXTRA = ("aiosmtplib", "css_inline", "email_validator", "jinja2")
-SOURCE = "penstock"  # Of events about mails.
 
 
 def is_installed() -> bool:
@@ -49,7 +43,7 @@ def build_with(resources: Resources, chosen: MailSettings) -> Runtime:
         chosen,
         transmit=_make_transmit(closes),
         gate=resources.gate,
-        announce=_choose_announce(resources),
+        announce=choose_announce(resources.settings),
     )
     return replace(runtime, close=closes)
 
@@ -105,23 +99,6 @@ def _make_transmit(closes: Closes) -> Transmit:
         return Replied(tuple(ours(each) for each in sent.replies))
 
     return transmit
-
-
-def _choose_announce(resources: Resources) -> Announce:
-    """Return what hands events to webhooks, or to nobody if this process does not run them."""
-    names = resources.settings.domains
-    return announce_nothing if names is not None and "webhooks" not in names else _announce
-
-
-async def _announce(db: Connection, events: Sequence[MailEvent]) -> None:
-    """Accept events as webhooks, in the transaction that writes what they are about."""
-    await accept_events(
-        db,
-        [
-            NewEvent(type=each.type, data=msgspec.json.encode(each).decode(), source=SOURCE)
-            for each in events
-        ],
-    )
 
 
 DOMAIN: Domain = replace(MAIL, build=build, commands=(mail,))

@@ -8,7 +8,12 @@ from typing import TypeAlias
 
 from penstock.base.errors import MissingExtra
 from penstock.compose.egress import EgressSettings, hint_at_setting, make_client
-from penstock.compose.kafka import KafkaSettings, connection_options, require_bootstrap
+from penstock.compose.kafka import (
+    KafkaSettings,
+    connection_options,
+    make_consumer,
+    require_bootstrap,
+)
 from penstock.console.database import find_dsn
 from penstock.contract import Domain, Resources, Runtime, Service
 from penstock.contract.resources import choose_vault
@@ -62,27 +67,17 @@ def open_subscriptions(data_dir: Path | None = None) -> SubscriptionService:
 
 def event_consumer(resources: Resources) -> Service:
     """Return the service that accepts events from Kafka; raises BadSetting or MissingExtra."""
-    bootstrap = require_bootstrap()
-    try:
-        from penstock.integrations.kafka.consumer import (  # noqa: PLC0415  An extra.
-            Consumer,
-            Source,
-        )
-    except ModuleNotFoundError as absent:
-        raise MissingExtra("kafka", "PENSTOCK_KAFKA_BOOTSTRAP") from absent
     chosen = resources.section(WebhookSettings)
-    source = Source(
-        bootstrap=bootstrap,
-        topic=chosen.kafka_topic,
-        group=chosen.kafka_group,
-        dead_topic=chosen.kafka_dead_topic,
-        options=connection_options(),
-    )
     accept = partial(
         accept_messages, resources.pool, data_bytes_max=resources.settings.payload_bytes_max
     )
-    consumer = Consumer(source, accept, log=resources.log, meter=resources.meter)
-    return Service(name="consumer", run=consumer.run)
+    return make_consumer(
+        resources,
+        accept,
+        topic=chosen.kafka_topic,
+        group=chosen.kafka_group,
+        dead_topic=chosen.kafka_dead_topic,
+    )
 
 
 DOMAIN: Domain = replace(

@@ -8,7 +8,7 @@ import pytest
 from httpx import AsyncClient
 
 from penstock import Penstock
-from penstock.domains.slots.batch import LINE_BYTES_MAX
+from penstock.domains.slots.batch import LINES as LINE_LIMITS
 from tests.api.scene import Callers, problem
 from tests.domains.slots.scene import (
     DAY,
@@ -237,7 +237,7 @@ async def test_a_batch_of_another_media_type_is_refused(
         (b"[\xff]", "application/json"),
         (b"[" * 100_000, "application/json"),
         (b"[" * 2_000 + b"]" * 2_000, "application/json"),
-        (b"x" * (LINE_BYTES_MAX + 1), "application/x-ndjson"),
+        (b"x" * (LINE_LIMITS.line_bytes_max + 1), "application/x-ndjson"),
     ],
     ids=["empty", "object", "cut-short", "not-utf-8", "deep-and-cut-short", "deep", "long-line"],
 )

@@ -1,10 +1,8 @@
 """Many slot requests in one body, as a JSON array or NDJSON, with one result for each.
 
-Lines are booked in chunks while the body is read. Results are spooled to a file and sent after the
-whole body: a client that sends everything before it reads would otherwise cause a deadlock.
+Lines are booked in chunks while the body is read.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +14,13 @@ import msgspec
 from penstock.base.aio import meanwhile
 from penstock.base.errors import InvalidInput
 from penstock.contract.http import ACQUIRE_TIMEOUT, Content, Stream
+from penstock.contract.ndjson import (
+    NDJSON,
+    SPOOLED_BYTES_MAX,
+    LineLimits,
+    chunks_of_lines,
+    sent_and_closed,
+)
 from penstock.domains.slots import wire
 from penstock.domains.slots.assign import (
     CHUNK,
@@ -30,13 +35,10 @@ from penstock.domains.slots.errors import UnknownPool
 from penstock.domains.slots.slot import instant_text
 from penstock.postgres.pool import Pool
 
-NDJSON = "application/x-ndjson"
 JSON = "application/json"
-LINES_MAX = 1_000_000
 ARRAY_BYTES_MAX = 32 * 1024 * 1024  # An array is decoded as a whole; larger batches are NDJSON.
-LINE_BYTES_MAX = 4096  # Ten times the longest valid request.
-MEMORY_BYTES_MAX = 8 * 1024 * 1024  # Of results; more are spooled to disk.
-OUT_BYTES = 256 * 1024
+# A line is at most ten times as long as the longest valid request.
+LINES = LineLimits(lines_max=1_000_000, line_bytes_max=4096, chunk=CHUNK)
 
 _Numbered = tuple[int, SlotRequest]
 _Entries = Sequence[bytes | msgspec.Raw]
@@ -49,7 +51,7 @@ _encoder = msgspec.json.Encoder()
 async def answer_batch(db: Pool, stream: Stream) -> Content:
     """Book the requests of a body and return a result for each, in order."""
     # Closed by the response: it outlives this call.
-    answers = SpooledTemporaryFile(max_size=MEMORY_BYTES_MAX)  # noqa: SIM115
+    answers = SpooledTemporaryFile(max_size=SPOOLED_BYTES_MAX)  # noqa: SIM115
     try:
         if stream.media_type == NDJSON:
             await _answer_lines(db, stream, answers)
@@ -58,14 +60,14 @@ async def answer_batch(db: Pool, stream: Stream) -> Content:
     except BaseException:
         answers.close()
         raise
-    return Content(body=_sent(answers), media_type=stream.media_type)
+    return Content(body=sent_and_closed(answers), media_type=stream.media_type)
 
 
 async def _answer_lines(db: Pool, stream: Stream, answers: IO[bytes]) -> None:
     def write(results: Iterable[wire.Result]) -> None:
         answers.writelines(_encoder.encode(result) + b"\n" for result in results)
 
-    await _answer_all(db, _chunks_of_lines(stream.chunks), write)
+    await _answer_all(db, chunks_of_lines(stream.chunks, LINES), write)
 
 
 async def _answer_array(db: Pool, stream: Stream, answers: IO[bytes]) -> None:
@@ -77,29 +79,6 @@ async def _answer_array(db: Pool, stream: Stream, answers: IO[bytes]) -> None:
     answers.write(b"[")
     await _answer_all(db, _chunks_of_array(stream.chunks), write)
     answers.write(b"]")
-
-
-async def _chunks_of_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[_Entries]:
-    """Yield lists of at most CHUNK lines, without empty ones."""
-    rest = b""
-    lines: list[bytes] = []
-    count = 0
-    async for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        if len(rest) > LINE_BYTES_MAX:
-            raise InvalidInput("body", f"has a line of more than {LINE_BYTES_MAX} bytes")
-        fresh = [line for line in whole if line.strip()]
-        count += len(fresh)
-        if count > LINES_MAX:
-            raise InvalidInput("body", f"has more than {LINES_MAX:,} lines")
-        lines += fresh
-        while len(lines) >= CHUNK:
-            yield lines[:CHUNK]
-            lines = lines[CHUNK:]
-    if rest.strip():
-        lines.append(rest)
-    if lines:
-        yield lines
 
 
 async def _chunks_of_array(chunks: AsyncIterator[bytes]) -> AsyncIterator[_Entries]:
@@ -224,12 +203,3 @@ def _result(index: int, assigned: Assigned, pool: str, *, request: SlotRequest) 
         ),
         detail=None if is_given else str(refusal_of(assigned, pool, request)),
     )
-
-
-async def _sent(answers: IO[bytes]) -> AsyncIterator[bytes]:
-    try:
-        await asyncio.to_thread(answers.seek, 0)
-        while chunk := await asyncio.to_thread(answers.read, OUT_BYTES):
-            yield chunk
-    finally:
-        answers.close()

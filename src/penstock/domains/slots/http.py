@@ -8,6 +8,7 @@ import msgspec
 from penstock.base.errors import InvalidInput
 from penstock.calendar.instant import END_AT, EPOCH
 from penstock.contract.http import Call, Content, Endpoint, NoParameters, Reply, Stream, endpoint
+from penstock.contract.ndjson import NDJSON
 from penstock.contract.paging import take_page
 from penstock.domains.slots import batch, inspect, wire
 from penstock.domains.slots.assign import SlotRequest
@@ -178,7 +179,7 @@ def endpoints(db: Pool) -> tuple[Endpoint, ...]:
             body_bytes_max=BATCH_BYTES_MAX,
             streams={
                 batch.JSON: (list[wire.NewSlot], list[wire.Result]),
-                batch.NDJSON: (wire.NewSlot, wire.Result),
+                NDJSON: (wire.NewSlot, wire.Result),
             },
             summary="Assign slots to up to a million events, with one result for each",
         ),

@@ -48,6 +48,12 @@ async def read_slot(db: Queries, event_id: str) -> Slot:
     return _slot(row)
 
 
+async def read_item_slot(db: Queries, item_id: int) -> Slot | None:
+    """Return the slot that an item has taken because its lane names a pool, if it has one."""
+    row = await db.fetchrow(READ_SLOT, f"item:{item_id}")  # As take_due_instants names it.
+    return None if row is None else _slot(row)
+
+
 async def list_slots(
     db: Queries,
     pool: str,

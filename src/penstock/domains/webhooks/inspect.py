@@ -11,6 +11,7 @@ from penstock.postgres.statement import statement
 
 FIND_EVENT = statement(__package__, "find_event.sql")
 READ_EVENT = statement(__package__, "read_event.sql")
+LIST_EVENT_IDS = statement(__package__, "list_event_ids.sql")
 LIST_EVENTS = statement(__package__, "list_events.sql")
 LIST_DELIVERIES = statement(__package__, "list_deliveries.sql")
 LIST_ATTEMPTS = statement(__package__, "list_attempts.sql")
@@ -82,6 +83,11 @@ async def find_event(db: Queries, tenant: str, event_id: str) -> int:
     if event_no is None:
         raise UnknownEvent(event_id)
     return event_no
+
+
+async def list_event_ids(db: Queries, tenant: str, prefix: str, *, limit: int = 100) -> list[str]:
+    """Return the ids of a tenant's events that begin with a text, the oldest first."""
+    return [row["event_id"] for row in await db.fetch(LIST_EVENT_IDS, tenant, prefix, limit)]
 
 
 async def list_events(

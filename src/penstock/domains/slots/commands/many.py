@@ -12,9 +12,10 @@ import msgspec
 from penstock.console.database import find_dsn, migrated
 from penstock.console.output import print_lines, progress_bar
 from penstock.contract.http import Content, Stream
+from penstock.contract.ndjson import NDJSON
 from penstock.domains.slots import wire
 from penstock.domains.slots.assign import GIVEN
-from penstock.domains.slots.batch import NDJSON, answer_batch
+from penstock.domains.slots.batch import answer_batch
 from penstock.postgres.pool import database_away, open_pool
 
 CHUNK_BYTES = 256 * 1024

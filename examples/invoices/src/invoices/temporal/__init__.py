@@ -1,0 +1,1 @@
+"""Invoices as an item type of the payments dispatcher, executed on Temporal."""

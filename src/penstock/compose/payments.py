@@ -1,0 +1,292 @@
+"""Payments with what executes them, the outbox, what tells of them, webhooks and mail, and slots.
+
+Functions go in one direction: payments send instructions to the outbox with `send_instructions`,
+and the outbox announces what became of them to `hear`, each in the transaction of the caller.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from uuid import UUID
+
+import msgspec
+
+from penstock.base.errors import InvalidInput
+from penstock.base.log import Logger
+from penstock.base.settings import Settings, section, settings
+from penstock.compose import mail
+from penstock.compose.events import runs, to_event
+from penstock.compose.kafka import KafkaSettings, make_consumer
+from penstock.compose.temporal import TemporalSettings, check_temporal, make_start
+from penstock.compose.temporal import is_installed as is_temporal_installed
+from penstock.contract import Domain, Resources, Runtime, Service
+from penstock.domains.mail.inspect import MailFilter, list_mails
+from penstock.domains.outbox.enqueue import (
+    AcceptedInstruction,
+    NewInstruction,
+    Prepared,
+    prepare,
+    send_prepared,
+)
+from penstock.domains.outbox.errors import UnknownInstruction
+from penstock.domains.outbox.event import Announce, OutboxEvent
+from penstock.domains.outbox.inspect import read_story as read_instruction
+from penstock.domains.payments.accept import PaymentBatcher
+from penstock.domains.payments.commands import payment_group
+from penstock.domains.payments.domain import PAYMENTS
+from penstock.domains.payments.engine import HandlePayments
+from penstock.domains.payments.execute import BuiltInEngine, Executed, Execution, Refused
+from penstock.domains.payments.kept_results import apply_or_keep
+from penstock.domains.payments.lanes import OWNER
+from penstock.domains.payments.loader import ON_TEMPORAL, Engine
+from penstock.domains.payments.messages import accept_messages
+from penstock.domains.payments.notify import (
+    MailNotification,
+    Notification,
+    Notifier,
+    SendMails,
+    key_prefix,
+    send_nothing,
+)
+from penstock.domains.payments.results import (
+    PaymentResult,
+    PaymentResults,
+    ResultStatus,
+)
+from penstock.domains.payments.schedule import Payments
+from penstock.domains.payments.settings import PaymentSettings
+from penstock.domains.payments.story import (
+    Elsewhere,
+    EventStory,
+    InstructionStory,
+    MailStory,
+    RailAttempt,
+    SlotStory,
+    read_no_instruction,
+    read_no_slot,
+    read_nothing,
+)
+from penstock.domains.payments.temporal.engine import TemporalEngine
+from penstock.domains.payments.topics import PaymentTopics
+from penstock.domains.slots.inspect import read_item_slot
+from penstock.domains.webhooks.accept import accept_events
+from penstock.domains.webhooks.event import DEFAULT_TENANT
+from penstock.domains.webhooks.inspect import list_event_ids, read_event
+from penstock.integrations.kafka import metrics as kafka_metrics
+from penstock.kernel.item import ItemId
+from penstock.postgres.pool import Connection, Queries
+
+# What an event of the outbox means for the payment. What the rail has only accepted goes on.
+STATUS_OF: dict[str, ResultStatus] = {
+    "outbox.dispatched": "SETTLED",
+    "outbox.settled": "SETTLED",
+    "outbox.failed": "REJECTED",
+    "outbox.returned": "RETURNED",
+    "outbox.unknown": "UNKNOWN",
+}
+
+
+def build(resources: Resources, *, temporal: TemporalSettings | None = None) -> Runtime:
+    """Build the domain on the other domains of this process, and on Temporal where it can be."""
+    from penstock.domains.payments.runtime import build as build_domain  # noqa: PLC0415
+
+    notifier = make_notifier(resources.settings, log=resources.log)
+    built_in = BuiltInEngine(pool=resources.pool, execute=send_instructions, notify=notifier)
+    return build_domain(
+        resources,
+        notify=notifier,
+        engines=_engines(resources, built_in, temporal=temporal),
+        elsewhere=_elsewhere(resources.settings),
+    )
+
+
+def _engines(
+    resources: Resources, built_in: BuiltInEngine, *, temporal: TemporalSettings | None
+) -> dict[Engine, HandlePayments]:
+    """Return the engines by name; those that start workflows need the extra.
+
+    A batch that was claimed just before its item type got a schedule is started as well.
+    """
+    engines: dict[Engine, HandlePayments] = {"builtin": built_in.handle_many}
+    if is_temporal_installed():
+        start = make_start(temporal or resources.section(TemporalSettings))
+        engine = TemporalEngine(
+            pool=resources.pool, clock=resources.clock, start=start, log=resources.log
+        )
+        engines |= dict.fromkeys(ON_TEMPORAL, engine.handle_many)
+    return engines
+
+
+async def send_instructions(
+    db: Connection, executions: Sequence[Execution]
+) -> list[Executed | Refused]:
+    """Instruct the outbox to pay, in one statement; an instruction that it refuses has a reason."""
+    answers: dict[int, Executed | Refused] = {}
+    prepared: dict[int, Prepared] = {}
+    for place, execution in enumerate(executions):
+        try:
+            prepared[place] = prepare(_instruction(execution), who=OWNER)
+        except InvalidInput as refused:
+            answers[place] = Refused(str(refused))
+    for place, answer in zip(prepared, await send_prepared(db, [*prepared.values()]), strict=True):
+        is_accepted = isinstance(answer, AcceptedInstruction)
+        answers[place] = Executed(answer.outbox_id) if is_accepted else Refused(str(answer))
+    return [answers[place] for place in range(len(executions))]
+
+
+def _instruction(execution: Execution) -> NewInstruction:
+    """Return the instruction of a payment: its id is the instruction's id and key, for ever."""
+    payment_id, context = execution.payment.payment_id, execution.context
+    return NewInstruction(
+        instruction_id=payment_id,
+        participant_id=context.participant_id,
+        idempotency_key=payment_id,
+        rail_type=context.rail_type,
+        payload={
+            "amount": context.amount,
+            "currency": context.currency,
+            "destination": context.creditor,
+            "debtor": context.debtor,
+        },
+    )
+
+
+def make_listener(chosen: Settings, *, log: Logger) -> Announce:
+    """Return what moves payments as the outbox announces their instructions."""
+    results = PaymentResults(notify=make_notifier(chosen, log=log))
+
+    async def hear(db: Connection, events: Sequence[OutboxEvent]) -> None:
+        await apply_or_keep(db, [_result(each) for each in events], by=results, log=log)
+
+    return hear
+
+
+def _result(event: OutboxEvent) -> PaymentResult:
+    return PaymentResult(
+        payment_id=event.instruction_id,
+        outbox_id=event.outbox_id,
+        status="PROCESSING" if event.is_pending else STATUS_OF[event.type],
+        rail_reference=event.rail_reference,
+        reason=_reason(event),
+    )
+
+
+def _reason(event: OutboxEvent) -> str | None:
+    """Return the codes of a result that is not a success."""
+    if event.type in {"outbox.dispatched", "outbox.settled"}:
+        return None
+    return " ".join(each for each in (event.error_code, event.rail_code) if each) or None
+
+
+def make_notifier(chosen: Settings, *, log: Logger) -> Notifier:
+    """Return what tells of payments, by the domains that this process runs."""
+    return Notifier(
+        send_events=_send_events if runs(chosen, "webhooks") else send_nothing,
+        send_mails=_mail_sender(section(PaymentSettings)) if _can_mail(chosen) else send_nothing,
+        log=log,
+    )
+
+
+def _can_mail(chosen: Settings) -> bool:
+    return mail.is_installed() and runs(chosen, "mail")
+
+
+async def _send_events(db: Connection, events: Sequence[Notification]) -> None:
+    await accept_events(db, [to_event(each.event_type, each, event_id=each.key) for each in events])
+
+
+def _mail_sender(chosen: PaymentSettings) -> SendMails:
+    from penstock.domains.mail.enqueue import send_prepared as send  # noqa: PLC0415  An extra.
+    from penstock.domains.mail.new_mail import NewMail  # noqa: PLC0415
+    from penstock.domains.mail.new_mail import prepare as prepare_mail  # noqa: PLC0415
+
+    async def send_mails(db: Connection, mails: Sequence[MailNotification]) -> None:
+        await send(
+            db,
+            [
+                prepare_mail(
+                    NewMail(
+                        sender=chosen.payments_mail_from,
+                        to=[each.to],
+                        subject=each.subject,
+                        tags=[key_prefix(each.about.payment_id)],
+                        text=each.text,
+                        key=each.about.key,
+                    )
+                )
+                for each in mails
+            ],
+        )
+
+    return send_mails
+
+
+def make_elsewhere() -> Elsewhere:
+    """Return what reads the story of a payment for commands."""
+    return _elsewhere(settings())
+
+
+def _elsewhere(chosen: Settings) -> Elsewhere:
+    """Return what reads the story of a payment in the other domains of this process."""
+    return Elsewhere(
+        read_slot=_read_slot if runs(chosen, "slots") else read_no_slot,
+        read_instruction=_read_instruction if runs(chosen, "outbox") else read_no_instruction,
+        read_events=_read_events if runs(chosen, "webhooks") else read_nothing,
+        read_mails=_read_mails if _can_mail(chosen) else read_nothing,
+    )
+
+
+async def _read_slot(db: Queries, item_id: ItemId) -> SlotStory | None:
+    found = await read_item_slot(db, item_id)
+    return None if found is None else msgspec.convert(found, SlotStory, from_attributes=True)
+
+
+async def _read_instruction(db: Queries, outbox_id: UUID) -> InstructionStory | None:
+    try:
+        found = await read_instruction(db, outbox_id)
+    except UnknownInstruction:
+        return None
+    return InstructionStory(
+        outbox_id=outbox_id,
+        sequence_id=found.instruction.sequence_id,
+        state=found.instruction.state,
+        reason=found.instruction.reason,
+        rail_reference=found.instruction.rail_reference,
+        attempts=[
+            msgspec.convert(each, RailAttempt, from_attributes=True) for each in found.attempts
+        ],
+    )
+
+
+async def _read_events(db: Queries, prefix: str) -> list[EventStory]:
+    ids = await list_event_ids(db, DEFAULT_TENANT, prefix)
+    events = [await read_event(db, DEFAULT_TENANT, each) for each in ids]
+    return [msgspec.convert(each, EventStory, from_attributes=True) for each in events]
+
+
+async def _read_mails(db: Queries, prefix: str) -> list[MailStory]:
+    page = await list_mails(db, only=MailFilter(tag=prefix))
+    return [msgspec.convert(each, MailStory, from_attributes=True) for each in page.mails[::-1]]
+
+
+def payment_consumer(resources: Resources) -> Service:
+    """Return the service that schedules payments from Kafka; raises BadSetting or MissingExtra."""
+    chosen = resources.section(PaymentTopics)
+    batcher = PaymentBatcher(Payments(pool=resources.pool))
+    return make_consumer(
+        resources,
+        partial(accept_messages, batcher),
+        topic=chosen.payments_kafka_topic,
+        group=chosen.payments_kafka_group,
+        dead_topic=chosen.payments_kafka_dead_topic,
+    )
+
+
+DOMAIN: Domain = replace(
+    PAYMENTS,
+    build=build,
+    settings=(*PAYMENTS.settings, TemporalSettings, PaymentTopics, KafkaSettings),
+    metrics=(*PAYMENTS.metrics, *kafka_metrics.METRICS),
+    checks=(*PAYMENTS.checks, check_temporal),
+    commands=(payment_group(make_elsewhere),),
+)

@@ -1,0 +1,102 @@
+"""The Temporal server that domains start workflows on. Needs the extra `temporal`."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+from pydantic_settings import BaseSettings
+
+from penstock.base.errors import MissingExtra, PenstockError
+from penstock.base.settings import SECTION
+from penstock.contract import Finding, Resources
+from penstock.domains.payments.loader import ON_TEMPORAL
+from penstock.domains.payments.temporal.engine import NewExecution, NotStarted, StartExecutions
+from penstock.domains.payments.temporal.schedules import list_item_types
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+
+class TemporalSettings(BaseSettings):
+    """Which Temporal server, and which namespace on it."""
+
+    model_config = SECTION
+
+    temporal_target: str | None = Field(
+        default=None, min_length=1, validation_alias="TEMPORAL_TARGET"
+    )
+    """Address of Temporal, as `host:7233`. Absent: `TEMPORAL_ADDRESS`, or else the address in
+    Temporal's own configuration file, or else `localhost:7233`. TLS and the API key are read by
+    Temporal's SDK (`TEMPORAL_TLS`, `TEMPORAL_API_KEY`, `TEMPORAL_PROFILE` and others)."""
+    temporal_namespace: str | None = Field(
+        default=None, min_length=1, validation_alias="TEMPORAL_NAMESPACE"
+    )
+    """Namespace on Temporal. Absent: that of the configuration file, or else `default`."""
+
+
+def is_installed() -> bool:
+    """Return whether the extra is installed."""
+    return find_spec("temporalio") is not None
+
+
+async def connect_as_set(chosen: TemporalSettings, *, is_lazy: bool = False) -> "Client":
+    """Return a client of the server that is configured; raises MissingExtra and BadSetting."""
+    if not is_installed():
+        raise MissingExtra("temporal", "TEMPORAL_TARGET")
+    from penstock.integrations.temporal.client import connect  # noqa: PLC0415  An extra.
+
+    return await connect(chosen.temporal_target, chosen.temporal_namespace, is_lazy=is_lazy)
+
+
+def make_start(chosen: TemporalSettings) -> StartExecutions:
+    """Return what starts the workflows of items; it connects when there is one to start.
+
+    So a worker starts, and runs its other lanes, while Temporal is down.
+    """
+    connected: list[Client] = []
+
+    async def start(executions: Sequence[NewExecution]) -> list[NotStarted | None]:
+        if not connected:
+            connected.append(await connect_as_set(chosen, is_lazy=True))
+        return await start_on(connected[0], executions)
+
+    return start
+
+
+async def start_on(client: "Client", executions: Sequence[NewExecution]) -> list[NotStarted | None]:
+    """Start the workflows of items on a server; one that was started before counts as started."""
+    from penstock.integrations.temporal.start import (  # noqa: PLC0415  An extra.
+        NewWorkflow,
+        start_workflows,
+    )
+
+    workflows = [
+        NewWorkflow(
+            id=each.workflow_id,
+            type=each.workflow_type,
+            task_queue=each.task_queue,
+            args=[each.item_id, each.context_json],
+            start_delay=each.start_delay,
+        )
+        for each in executions
+    ]
+    failures = await start_workflows(client, workflows)
+    return [
+        None if each is None else NotStarted(str(each), is_refused=each.kind == "refused")
+        for each in failures
+    ]
+
+
+async def check_temporal(resources: Resources) -> Finding:
+    """Check that Temporal answers, if an item type is executed there."""
+    async with resources.pool.acquire() as db:
+        rows = await list_item_types(db)
+    used = ", ".join(row.item_type for row in rows if row.engine in ON_TEMPORAL)
+    if not used:
+        return Finding("ok", "temporal", "no item type is executed on it")
+    try:
+        client = await connect_as_set(resources.section(TemporalSettings))
+    except PenstockError as failed:
+        return Finding("fail", "temporal", f"{used} cannot be executed: {failed}")
+    return Finding("ok", "temporal", f"{used} in the namespace {client.namespace}")

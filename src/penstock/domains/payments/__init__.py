@@ -1,0 +1,1 @@
+"""Payments: scheduled in one phase, executed in another, each of them once."""

@@ -1,0 +1,37 @@
+"""Single payments that come together over REST, scheduled together."""
+
+from collections.abc import Sequence
+
+from penstock.base.coalesce import Coalescer
+from penstock.base.errors import PenstockError
+from penstock.contract.http import ACQUIRE_TIMEOUT
+from penstock.domains.payments.payment import Answer, Draft, Scheduled
+from penstock.domains.payments.schedule import Payments
+
+BATCH_MAX = 1_000  # Payments in one transaction.
+
+
+class PaymentBatcher:
+    """Where payments come in over REST and from Kafka."""
+
+    def __init__(self, payments: Payments) -> None:
+        self.payments = payments
+        self._queue: Coalescer[Draft, Answer] = Coalescer(self.accept_many, batch_max=BATCH_MAX)
+
+    async def accept(self, draft: Draft) -> Scheduled:
+        """Return once the payment is committed, or raise why it is refused."""
+        answer = await self._queue.ask(draft)
+        assert isinstance(answer, Scheduled), "a refusal is raised"
+        return answer
+
+    async def accept_many(self, drafts: Sequence[Draft]) -> Sequence[Answer]:
+        """Schedule payments in one transaction; if a step refuses all of them, each for itself."""
+        pool = self.payments.pool
+        async with pool.acquire(timeout=ACQUIRE_TIMEOUT.total_seconds()) as db:
+            try:
+                async with db.transaction():
+                    return await self.payments.schedule_prepared(drafts, connection=db)
+            except PenstockError as refused:
+                if len(drafts) == 1:
+                    return [refused]
+        return [answer for each in drafts for answer in await self.accept_many([each])]

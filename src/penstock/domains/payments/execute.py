@@ -1,0 +1,174 @@
+"""Phase B, built in: execute the payments of a claimed batch in one transaction.
+
+The guard, the instructions, the follow-ups and the new status are committed together. A crash
+before the commit leaves payments that are still scheduled; after it, a repeat finds that they are
+not, and does nothing. So an attempt that ended nobody knows how may be repeated.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+from uuid import UUID
+
+import asyncpg
+import msgspec
+from msgspec import Struct
+
+from penstock.base.errors import Conflict, InvalidInput
+from penstock.domains.payments.loader import (
+    LoadedPayment,
+    PaymentContext,
+    read_context,
+)
+from penstock.domains.payments.notify import NOBODY, Notification, NotifyStep
+from penstock.domains.payments.payment import Notify
+from penstock.kernel.item import DONE, Dead, Item, Outcome, Retry
+from penstock.kernel.settle import to_text
+from penstock.postgres.pool import Connection, Pool
+from penstock.postgres.statement import statement
+
+LOCK_PAYMENTS = statement(__package__, "lock_payments.sql")
+MOVE_EXECUTED = statement(__package__, "move_executed.sql")
+REJECT_PAYMENTS = statement(__package__, "reject_payments.sql")
+
+# What is said of one payment, and would be said of it again.
+REFUSED_ROW = (
+    InvalidInput,
+    Conflict,
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+)
+
+SCHEDULED = "SCHEDULED"
+GONE = Dead("there is no payment with this id")
+
+
+class Execution(Struct, frozen=True, kw_only=True):
+    """A payment that is being executed: it is locked, and its status is SCHEDULED."""
+
+    payment: LoadedPayment
+    context: PaymentContext
+
+
+class Executed(Struct, frozen=True):
+    """The payment is with the outbox, in this transaction."""
+
+    outbox_id: UUID | None = None
+
+
+class Refused(Struct, frozen=True):
+    """The payment can never be executed."""
+
+    reason: str
+
+
+# Executes payments in the transaction of the connection, with one answer for each. It must not call
+# anything outside the database: a rollback could not take that back.
+Execute: TypeAlias = Callable[
+    [Connection, Sequence[Execution]], Awaitable[Sequence[Executed | Refused]]
+]
+# What else belongs to executed payments, such as rows of your own, in the same transaction.
+PostProcess: TypeAlias = Callable[[Connection, Sequence[Execution]], Awaitable[None]]
+
+
+async def post_process_nothing(_db: Connection, _executions: Sequence[Execution]) -> None:
+    """Leave executed payments as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltInEngine:
+    """Executes payments in the worker. The three functions are its steps, each replaceable."""
+
+    pool: Pool
+    execute: Execute
+    notify: NotifyStep
+    post_process: PostProcess = post_process_nothing
+
+    async def handle_many(self, items: list[Item[LoadedPayment]]) -> list[Outcome]:
+        """Execute payments together; if the database refuses one of them, each for itself."""
+        try:
+            return await self._run(items)
+        except REFUSED_ROW:
+            return [await self._run_alone(item) for item in items]
+
+    async def _run_alone(self, item: Item[LoadedPayment]) -> Outcome:
+        try:
+            (outcome,) = await self._run([item])
+        except REFUSED_ROW as refused:
+            return Retry(f"the database refuses it: {type(refused).__name__}")
+        return outcome
+
+    async def _run(self, items: Sequence[Item[LoadedPayment]]) -> list[Outcome]:
+        async with self.pool.acquire() as db, db.transaction():
+            outcomes = await self._execute(db, [each.payload for each in items])
+        return [outcomes.get(each.payload.payment_id, GONE) for each in items]
+
+    async def _execute(
+        self, db: Connection, payments: Sequence[LoadedPayment]
+    ) -> dict[str, Outcome]:
+        """Execute the payments that are scheduled; return how the attempt of each ended."""
+        rows = await db.fetch(LOCK_PAYMENTS, [each.payment_id for each in payments])
+        outcomes = {row[0]: _repeated(row[1], row[2]) for row in rows if row[1] != SCHEDULED}
+        locked = {row[0] for row in rows} - outcomes.keys()
+        executions, refused = _read_contexts(each for each in payments if each.payment_id in locked)
+        answers = await self.execute(db, executions) if executions else ()
+        executed: list[Execution] = []
+        outbox_ids: list[UUID | None] = []
+        for execution, answer in zip(executions, answers, strict=True):
+            if isinstance(answer, Executed):
+                executed.append(execution)
+                outbox_ids.append(answer.outbox_id)
+            else:
+                refused[execution.payment.payment_id] = to_text(answer.reason)
+        if executed:
+            await self.post_process(db, executed)
+            ids = [each.payment.payment_id for each in executed]
+            await db.execute(MOVE_EXECUTED, ids, outbox_ids)
+            outcomes |= dict.fromkeys(ids, DONE)
+        if refused:
+            await db.execute(REJECT_PAYMENTS, list(refused), list(refused.values()))
+            outcomes |= {payment_id: Dead(reason) for payment_id, reason in refused.items()}
+        await self.notify(db, news_of(executions, refused))
+        return outcomes
+
+
+def _repeated(status: str, reason: str | None) -> Outcome:
+    """Return the outcome of an attempt that finds the payment executed, rejected or cancelled."""
+    return Dead(reason or "rejected") if status == "REJECTED" else DONE
+
+
+def _read_contexts(
+    payments: Iterable[LoadedPayment],
+) -> tuple[list[Execution], dict[str, str]]:
+    """Return the payments with their contexts, and why the others cannot be executed."""
+    executions: list[Execution] = []
+    refused: dict[str, str] = {}
+    for payment in payments:
+        try:
+            context = read_context(payment)
+        except msgspec.DecodeError as malformed:
+            refused[payment.payment_id] = to_text(f"context: {malformed}")
+        else:
+            executions.append(Execution(payment=payment, context=context))
+    return executions, refused
+
+
+def news_of(
+    executions: Sequence[Execution], refused: Mapping[str, str]
+) -> list[tuple[Notify, Notification]]:
+    """Return what is to be said about payments, and to whom."""
+    return [
+        (
+            each.context.notify,
+            Notification(
+                payment_id=each.payment.payment_id,
+                status="REJECTED" if each.payment.payment_id in refused else "PROCESSING",
+                amount=each.context.amount,
+                currency=each.context.currency,
+                reason=refused.get(each.payment.payment_id),
+            ),
+        )
+        for each in executions
+        if each.context.notify != NOBODY
+    ]

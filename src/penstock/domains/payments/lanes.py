@@ -1,0 +1,22 @@
+"""The lane of payments, and the policy that it starts with."""
+
+from datetime import timedelta
+from typing import Any
+
+LANE = "payment"  # Of the item type PAYMENT; other item types have lanes of their own.
+OWNER = "payments"  # The name of the domain.
+
+# As the migration creates it: 500 payments every 5 seconds, each batch spread over 4 seconds.
+POLICY: dict[str, Any] = {
+    "batch_size": 500,
+    "dispatch_interval": timedelta(seconds=5),
+    "jitter_window": timedelta(seconds=4),
+    "lease": timedelta(minutes=2),
+}
+
+# The kernel alone would leave the payment in its status.
+GUARDS = {
+    "enqueue": "use POST /payments or penstock payment schedule",
+    "cancel": "use penstock payment cancel",
+    "reschedule": "use penstock payment reschedule",
+}

@@ -1,0 +1,110 @@
+"""What the outbox says about executed payments: settled, rejected, returned, or in doubt.
+
+Applied in the outbox's own transaction, so a payment has the status that its instruction has. The
+rail has the last word: a payment that was rejected and is paid after all becomes settled.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+import msgspec
+from msgspec import Struct
+
+from penstock.domains.payments.notify import NOBODY, Notification, NotifyStep
+from penstock.domains.payments.payment import Notify
+from penstock.postgres.pool import Connection, Row
+from penstock.postgres.statement import statement
+
+HAS_PAYMENTS = statement(__package__, "has_payments.sql")
+FIND_EXECUTED = statement(__package__, "find_executed.sql")
+MOVE_BY_RESULT = statement(__package__, "move_by_result.sql")
+
+ResultStatus = Literal["PROCESSING", "SETTLED", "REJECTED", "RETURNED", "UNKNOWN"]
+
+# Where a payment may come from. `PROCESSING` again: the rail has accepted what was in doubt. On
+# Temporal a payment is `ACCEPTED` until its notifications are sent, and the rail may be faster.
+FROM: dict[ResultStatus, list[str]] = {
+    "PROCESSING": ["ACCEPTED", "UNKNOWN", "REJECTED"],
+    "SETTLED": ["ACCEPTED", "PROCESSING", "UNKNOWN", "REJECTED"],
+    "REJECTED": ["ACCEPTED", "PROCESSING", "UNKNOWN"],
+    "RETURNED": ["ACCEPTED", "PROCESSING", "UNKNOWN", "REJECTED", "SETTLED"],
+    "UNKNOWN": ["ACCEPTED", "PROCESSING", "REJECTED"],
+}
+
+
+class PaymentResult(Struct, frozen=True, kw_only=True):
+    """What became of the instruction of a payment."""
+
+    payment_id: str
+    outbox_id: UUID
+    status: ResultStatus
+    rail_reference: str | None = None
+    reason: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class PaymentResults:
+    """Applies results, and notifies whoever asked for it.
+
+    Every process with the outbox has one, also if it does not run payments: what becomes of a
+    payment must not depend on which worker sent its instruction. So the tables may be missing.
+    """
+
+    notify: NotifyStep
+    _has_payments: bool = False
+
+    async def apply(self, db: Connection, results: Sequence[PaymentResult]) -> None:
+        """Apply results in the transaction of the connection; a repeat changes nothing.
+
+        Those of other instructions, which no payment has sent, are ignored.
+        """
+        self._has_payments = self._has_payments or await db.fetchval(HAS_PAYMENTS)
+        if not self._has_payments:
+            return
+        rows = await db.fetch(
+            FIND_EXECUTED,
+            [each.payment_id for each in results],
+            [each.outbox_id for each in results],
+        )
+        if not rows:
+            return
+        payments = {row["payment_id"]: row for row in rows}
+        news: list[tuple[Notify, Notification]] = []
+        statuses: dict[ResultStatus, None] = dict.fromkeys(each.status for each in results)
+        for status in statuses:
+            of_status = [
+                each for each in results if each.status == status and each.payment_id in payments
+            ]
+            moved = await self._move(db, status, of_status)
+            news += [_news(payments[each.payment_id], each) for each in moved]
+        await self.notify(db, [each for each in news if each[0] != NOBODY])
+
+    async def _move(
+        self, db: Connection, status: ResultStatus, results: Sequence[PaymentResult]
+    ) -> list[PaymentResult]:
+        rows = await db.fetch(
+            MOVE_BY_RESULT,
+            [each.payment_id for each in results],
+            FROM[status],
+            status,
+            [each.reason for each in results],
+            [each.rail_reference for each in results],
+        )
+        moved = {row[0] for row in rows}
+        return [each for each in results if each.payment_id in moved]
+
+
+_whom = msgspec.json.Decoder(Notify)
+
+
+def _news(row: Row, result: PaymentResult) -> tuple[Notify, Notification]:
+    return _whom.decode(row["notify"]), Notification(
+        payment_id=result.payment_id,
+        status=result.status,
+        amount=f"{row['amount']:f}",
+        currency=row["currency"],
+        reason=result.reason,
+        rail_reference=result.rail_reference,
+    )

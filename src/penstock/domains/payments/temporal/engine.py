@@ -1,0 +1,111 @@
+"""Execute items on Temporal: one workflow for each, started with its wait as a delay.
+
+The id of the workflow is that of the item, and Temporal refuses a second run under it. That holds
+as long as the namespace keeps closed workflows; the payment's own status guards its execution for
+ever.
+"""
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from penstock.base.clock import Clock, instant
+from penstock.base.log import Logger
+from penstock.domains.payments.loader import LoadedPayment
+from penstock.domains.payments.temporal.models import DispatchConfig, exec_workflow_id
+from penstock.kernel.item import DONE, Item, Outcome, Retry
+from penstock.postgres.pool import Connection, Pool
+from penstock.postgres.statement import statement
+
+READ_DISPATCH_CONFIG = statement(__package__, "read_dispatch_config.sql")
+
+# After a start that Temporal did not answer: about one cycle later.
+RETRY_AFTER = timedelta(seconds=5)
+# An outage must not use up the attempts of items that nothing is wrong with.
+ATTEMPTS_MAX = 1_000_000
+
+
+class NewExecution(Struct, frozen=True, kw_only=True):
+    """A workflow to start, with the id of the item and its context as arguments."""
+
+    workflow_id: str
+    workflow_type: str
+    task_queue: str
+    item_id: str
+    context_json: str
+    start_delay: timedelta
+
+
+class NotStarted(Struct, frozen=True):
+    """Why a workflow was not started. `is_refused`: Temporal would refuse it again."""
+
+    reason: str
+    is_refused: bool
+
+
+# Starts workflows; an id that was started before counts as started.
+StartExecutions: TypeAlias = Callable[
+    [Sequence[NewExecution]], Awaitable[Sequence[NotStarted | None]]
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemporalEngine:
+    """Starts the workflows of a batch that a worker has claimed."""
+
+    pool: Pool
+    clock: Clock
+    start: StartExecutions
+    log: Logger
+
+    async def handle_many(self, items: list[Item[LoadedPayment]]) -> list[Outcome]:
+        """Start a workflow for each item; return which of them were started."""
+        async with self.pool.acquire() as db:
+            config = await read_dispatch_config(db, items[0].payload.item_type)
+        now = instant(self.clock)
+        failures = await self.start(
+            [new_execution(config, item.payload, start_in=item.due_at - now) for item in items]
+        )
+        failed = [each for each in failures if each is not None]
+        if failed:
+            self.log.warning("temporal.failed", item_count=len(failed), reason=failed[0].reason)
+        return [to_outcome(each) for each in failures]
+
+
+def new_execution(
+    config: DispatchConfig, payment: LoadedPayment, *, start_in: timedelta
+) -> NewExecution:
+    """Return the workflow of an item that may run in `start_in`, or at once if that is over."""
+    jitter = timedelta(milliseconds=random.uniform(0, config.jitter_window_ms))  # noqa: S311
+    return NewExecution(
+        workflow_id=exec_workflow_id(payment.item_type, payment.payment_id),
+        workflow_type=config.exec_workflow_type,
+        task_queue=config.exec_task_queue,
+        item_id=payment.payment_id,
+        context_json=payment.context_json,
+        start_delay=max(timedelta(0), start_in) + jitter,
+    )
+
+
+def to_outcome(failure: NotStarted | None) -> Outcome:
+    """Return the outcome of a start: a failed one returns the item, and costs it an attempt."""
+    if failure is None:
+        return DONE
+    if failure.is_refused:
+        return Retry(failure.reason)
+    return Retry(failure.reason, after=RETRY_AFTER, attempts_max=ATTEMPTS_MAX)
+
+
+async def read_dispatch_config(db: Connection, item_type: str) -> DispatchConfig:
+    """Return the row of an item type, as it is now; one that does not exist is not enabled."""
+    row = await db.fetchrow(READ_DISPATCH_CONFIG, item_type)
+    if row is None:
+        return DispatchConfig(
+            item_type=item_type, lane="", is_enabled=False, batch_size=0,
+            dispatch_interval_secs=0, jitter_window_ms=0, exec_workflow_type="", exec_task_queue="",
+        )  # fmt: skip
+    return DispatchConfig(**dict(row))

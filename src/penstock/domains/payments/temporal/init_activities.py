@@ -1,0 +1,171 @@
+"""The steps of the first phase on Temporal: the same functions that scheduling a payment calls.
+
+A draft passes through the history as JSON. Each step may run twice, and a repeat changes nothing.
+A payment that is refused fails its workflow at once; any other failure is repeated.
+"""
+
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from penstock.base.errors import Conflict, InvalidInput, NotFound, PenstockError
+from penstock.domains.payments.errors import UnknownItemType
+from penstock.domains.payments.payment import Draft, NewPayment
+from penstock.domains.payments.persist import LookedUp, look_up
+from penstock.domains.payments.steps import STEPS, Steps
+from penstock.domains.payments.temporal.models import (
+    APPLY_RULES,
+    BUILD_CONTEXT,
+    DETERMINE_TIME,
+    ENRICH,
+    PERSIST,
+    SAVE_AND_ENQUEUE,
+    VALIDATE,
+    Schedulable,
+)
+from penstock.postgres.pool import Connection, Pool
+from penstock.postgres.statement import statement
+
+SAVE_CONTEXT = statement(__package__, "save_context.sql")
+
+WHO = "temporal"  # Who has scheduled the payment.
+
+WithDatabase: TypeAlias = Callable[[Connection, Draft, LookedUp], Awaitable[Draft]]
+
+_request = msgspec.json.Decoder(NewPayment)
+_draft = msgspec.json.Decoder(Draft)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitActivities:
+    """The activities of the PaymentInitWorkflow."""
+
+    pool: Pool
+    steps: Steps = STEPS
+
+    @activity.defn(name=VALIDATE)
+    async def validate_payment(self, payment_id: str, request_json: str) -> str:
+        """Return the draft of a request, as `POST /payments` takes it."""
+        with refusals():
+            try:
+                payment = _request.decode(request_json)
+            except msgspec.DecodeError as malformed:
+                raise InvalidInput("request", str(malformed)) from malformed
+            if payment.payment_id != payment_id:
+                raise InvalidInput("payment_id", "is not the one that the workflow was started for")
+            draft = self.steps.validate(payment)
+            workflow_id = activity.info().workflow_id
+            return _text(replace(draft, created_by=WHO, init_workflow_id=workflow_id))
+
+    @activity.defn(name=ENRICH)
+    async def enrich_payment(self, _payment_id: str, draft_json: str) -> str:
+        """Return the draft with what is known about its parties."""
+        with refusals():
+            return _text(self.steps.enrich(_draft.decode(draft_json)))
+
+    @activity.defn(name=APPLY_RULES)
+    async def apply_rules(self, _payment_id: str, draft_json: str) -> str:
+        """Refuse a payment that a rule forbids."""
+        return await self._run(draft_json, self._apply_rules)
+
+    @activity.defn(name=PERSIST)
+    async def persist_payment(self, _payment_id: str, draft_json: str) -> str:
+        """Insert the payment as SCHEDULED."""
+        return await self._run(draft_json, self._persist)
+
+    @activity.defn(name=BUILD_CONTEXT)
+    async def build_context(self, _payment_id: str, draft_json: str) -> str:
+        """Return the draft with the context of its execution."""
+        with refusals():
+            return _text(self.steps.build_context(_draft.decode(draft_json)))
+
+    @activity.defn(name=DETERMINE_TIME)
+    async def determine_time(self, _payment_id: str, draft_json: str) -> Schedulable:
+        """Return what is to be enqueued, with its instant."""
+        draft = _draft.decode(await self._run(draft_json, self._determine_time))
+        return Schedulable(
+            item_type=draft.payment.item_type,
+            item_id=draft.payment_id,
+            context_json=msgspec.json.encode(draft.context).decode(),
+            context_version=draft.context_version,
+            exec_time=None if draft.scheduled_at is None else draft.scheduled_at.isoformat(),
+        )
+
+    async def _apply_rules(self, db: Connection, draft: Draft, found: LookedUp) -> Draft:
+        if draft.payment_id in found.known:
+            return draft
+        (answer,) = await self.steps.apply_rules(db, [draft], found.at)
+        if isinstance(answer, PenstockError):
+            raise answer
+        return answer
+
+    async def _persist(self, db: Connection, draft: Draft, found: LookedUp) -> Draft:
+        if draft.payment_id not in found.known and not await self.steps.persist(
+            db, [draft], found.at
+        ):
+            _check(draft, await look_up(db, [draft], None))  # Somebody else was faster.
+        return draft
+
+    async def _determine_time(self, db: Connection, draft: Draft, found: LookedUp) -> Draft:
+        (timed,) = await self.steps.determine_times(db, [draft], found.at)
+        return timed
+
+    async def _run(self, draft_json: str, step: WithDatabase) -> str:
+        """Run a step in one transaction, unless the payment is known with other content."""
+        draft = _draft.decode(draft_json)
+        with refusals():
+            async with self.pool.acquire() as db, db.transaction():
+                found = await look_up(db, [draft], None)
+                _check(draft, found)
+                return _text(await step(db, draft, found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextActivities:
+    """The activity with which every first phase ends, whatever its item type."""
+
+    pool: Pool
+
+    @activity.defn(name=SAVE_AND_ENQUEUE)
+    async def save_context_and_enqueue(self, item: Schedulable) -> str:
+        """Save the context and enqueue the item in one transaction; a repeat changes nothing."""
+        exec_time = None if item.exec_time is None else datetime.fromisoformat(item.exec_time)
+        async with self.pool.acquire() as db:
+            scheduled_at: datetime = await db.fetchval(
+                SAVE_CONTEXT,
+                item.item_type,
+                item.item_id,
+                item.context_json,
+                item.context_version,
+                exec_time,
+            )
+        return scheduled_at.isoformat()
+
+
+@contextmanager
+def refusals() -> Generator[None]:
+    """Raise what says no to this payment, and would say so again, as the end of its workflow."""
+    try:
+        yield
+    except (InvalidInput, NotFound, Conflict) as refused:
+        raise ApplicationError(str(refused), type=refused.code, non_retryable=True) from refused
+
+
+def _check(draft: Draft, found: LookedUp) -> None:
+    if draft.payment.item_type not in found.item_types:
+        raise UnknownItemType(draft.payment.item_type)
+    stored = found.known.get(draft.payment_id)
+    answer = None if stored is None else stored.answer(draft)
+    if isinstance(answer, PenstockError):
+        raise answer
+
+
+def _text(draft: Draft) -> str:
+    return msgspec.json.encode(draft).decode()

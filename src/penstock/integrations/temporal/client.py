@@ -1,0 +1,61 @@
+"""A connection to Temporal: its address, and TLS and API key from Temporal's own environment."""
+
+from datetime import timedelta
+from ipaddress import ip_address
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfigProfile
+from temporalio.service import GrpcCompression, RetryConfig
+
+from penstock.base.errors import BadSetting
+from penstock.integrations.temporal.errors import translated
+
+DEFAULT_TARGET = "localhost:7233"
+
+CONNECT_TIMEOUT = timedelta(seconds=10)
+# A caller repeats a failed call by itself, so the SDK repeats it only over a short interruption.
+RETRIES = RetryConfig(max_interval_millis=500, max_elapsed_time_millis=2_000, max_retries=5)
+
+
+async def connect(
+    target: str | None = None, namespace: str | None = None, *, is_lazy: bool = False
+) -> Client:
+    """Return a client; a lazy one connects at its first call, and cannot run workers.
+
+    Without `target`, the address is that of Temporal's environment or configuration file, else
+    localhost:7233. Raises BadSetting for an invalid configuration, and TemporalFailed.
+    """
+    profile = _load_profile()
+    address = target or profile.address or DEFAULT_TARGET
+    options = profile.to_client_connect_config()
+    with translated():
+        return await Client.connect(
+            address,
+            namespace=namespace or profile.namespace or "default",
+            api_key=options.get("api_key"),
+            tls=options.get("tls"),
+            rpc_metadata=options.get("rpc_metadata", {}),
+            retry_config=RETRIES,
+            connect_timeout=CONNECT_TIMEOUT,
+            lazy=is_lazy,
+            # On loopback, compression costs both sides more than it saves.
+            grpc_compression=GrpcCompression.NONE if is_local(address) else GrpcCompression.GZIP,
+        )
+
+
+def is_local(address: str) -> bool:
+    """Return whether an address such as `localhost:7233` is on this machine."""
+    host = address.rsplit(":", 1)[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _load_profile() -> ClientConfigProfile:
+    try:
+        return ClientConfigProfile.load()
+    except (RuntimeError, ValueError) as invalid:
+        raise BadSetting("TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE", str(invalid)) from invalid

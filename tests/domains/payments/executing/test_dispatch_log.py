@@ -1,0 +1,107 @@
+"""The audit log of dispatches, and the metrics of the document: both move with what happens."""
+
+import asyncio
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock.domains.payments.lanes import LANE
+from tests.domains.payments.executing.scene import Scene
+from tests.fault.waiting import until
+
+NO_PACING = {"dispatch_interval": timedelta(0), "jitter_window": timedelta(0)}
+
+
+@pytest.mark.covers("A49")
+async def test_each_dispatch_is_logged_with_its_batch(scene: Scene) -> None:
+    await scene.schedule("p-1", "p-2")
+
+    await scene.run_payments()
+
+    rows = await scene.log()
+    assert [(row["payment_id"], row["action"]) for row in rows] == [
+        ("p-1", "DISPATCHED"), ("p-2", "DISPATCHED"), (None, "BATCH_COMPLETE")
+    ]  # fmt: skip
+    assert {(row["status_before"], row["status_after"]) for row in rows[:2]} == {
+        ("CLAIMED", "DISPATCHED")
+    }
+    assert {row["item_type"] for row in rows} == {"PAYMENT"}
+    (batch_id,) = {row["batch_id"] for row in rows}
+    assert batch_id.startswith("BATCH-")
+
+
+@pytest.mark.covers("A29")
+async def test_a_complete_batch_has_one_row_with_its_counts(scene: Scene) -> None:
+    await scene.schedule("p-1", "p-2", "p-3")
+    await scene.spoil("p-2", rail_type="Not a rail")
+
+    await scene.run_payments()
+
+    (complete,) = [row for row in await scene.log() if row["action"] == "BATCH_COMPLETE"]
+    assert json.loads(complete["detail"]) == {"dispatched": 2, "failed": 1}
+    (failed,) = [row for row in await scene.log() if row["action"] == "DISPATCH_FAILED"]
+    assert (failed["payment_id"], failed["status_after"]) == ("p-2", "DEAD")
+    assert failed["detail"].startswith("rail_type: ")
+
+
+async def test_a_batch_that_is_settled_in_parts_is_complete_once(scene: Scene) -> None:
+    """With jitter a batch starts over seconds: the first are settled before the last have begun."""
+    ids = [f"p-{number}" for number in range(40)]
+    await scene.set_lane(dispatch_interval=timedelta(0), jitter_window=timedelta(seconds=1))
+    await scene.schedule(*ids)
+
+    async def is_complete() -> bool:
+        return await completed(scene) > 0
+
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(scene.app.run_worker(stop, lanes=[LANE]))
+        await until(is_complete, within=60)
+        stop.set()
+
+    assert await completed(scene) == 1
+    rows = await scene.log()
+    assert sorted(row["payment_id"] for row in rows if row["payment_id"]) == sorted(ids)
+    (complete,) = [row for row in rows if row["action"] == "BATCH_COMPLETE"]
+    assert json.loads(complete["detail"]) == {"dispatched": 40, "failed": 0}
+
+
+async def completed(scene: Scene) -> int:
+    return await scene.app.pool.fetchval(
+        "SELECT count(*) FROM penstock.dispatch_audit_log WHERE action = 'BATCH_COMPLETE'"
+    )
+
+
+@pytest.mark.covers("A66", "A67", "A68", "A69")
+async def test_the_metrics_of_the_document_move(scene: Scene) -> None:
+    await scene.set_lane(**NO_PACING)
+    await scene.schedule("p-1", "p-2", "p-3")
+    await scene.spoil("p-3", rail_type="Not a rail")
+    before = await metrics(scene)
+    assert before['dispatch_queue_depth{lane="payment",status="READY"}'] == 3
+    assert before['dispatch_due_depth{lane="payment"}'] == 3
+
+    async def are_all_settled() -> bool:
+        return await scene.item_states() == ["dead", "done", "done"]
+
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(scene.app.run_worker(stop, lanes=[LANE]))
+        await until(are_all_settled, within=60)
+        stop.set()
+
+    counted = scene.app.meter.counters
+    lane = (("lane", LANE),)
+    assert counted["dispatch_batch_claimed_total", lane] == 3
+    assert counted["dispatch_workflow_started_total", lane] == 2
+    assert counted["dispatch_workflow_start_failures_total", lane] == 1
+    assert scene.app.meter.histograms["dispatch_cycle_duration_seconds", lane].count > 0
+
+
+async def metrics(scene: Scene) -> dict[str, Any]:
+    """Return the samples of a scrape."""
+    text = (await scene.client.get("/q/metrics")).text
+    lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, _, value in lines}

@@ -1,0 +1,199 @@
+"""The execution of payments, built in: all in one transaction, and each payment once."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from penstock.base.clock import FakeClock
+from penstock.compose import payments
+from penstock.contract import Resources, Runtime
+from penstock.domains.payments.execute import BuiltInEngine, Executed, Execution, Refused
+from penstock.domains.payments.runtime import build as build_domain
+from penstock.kernel.item import Done
+from penstock.postgres.pool import Connection
+from tests.domains.outbox.sending.ledger import Ledger
+from tests.domains.payments.executing.scene import LEASE_OVER, Scene, opened_scene
+from tests.domains.payments.scene import IBAN, OTHER_IBAN
+
+
+@pytest.mark.covers("A15")
+async def test_a_due_payment_becomes_an_instruction_and_is_processing(scene: Scene) -> None:
+    await scene.schedule("p-1")
+
+    (attempted,) = await scene.run_payments()
+
+    assert isinstance(attempted.outcome, Done)
+    payment = await scene.payment("p-1")
+    assert payment["status"] == "PROCESSING"
+    assert payment["accepted_at"] == payment["processing_at"]
+    shown = (await scene.client.get(f"/outbox/instructions/{payment['outbox_id']}")).json()
+    instruction = shown["instruction"]
+    assert (instruction["instruction_id"], instruction["idempotency_key"]) == ("p-1", "p-1")
+    assert (instruction["participant_id"], instruction["rail_type"]) == ("ada", "loopback")
+    payload = shown["payload"]
+    assert (payload["amount"], payload["currency"]) == ("12.50", "EUR")
+    assert payload["destination"].items() >= {"iban": OTHER_IBAN, "bic": "PSSTFRPPXXX"}.items()
+    assert payload["debtor"].items() >= {"name": "Ada", "iban": IBAN}.items()
+
+
+async def test_a_batch_is_executed_in_one_transaction(scene: Scene) -> None:
+    """So that a crash leaves either all of it or nothing."""
+    await scene.schedule(*(f"p-{number}" for number in range(20)))
+
+    attempted = await scene.run_payments()
+
+    assert len(attempted) == 20
+    written = await scene.app.pool.fetchval(
+        "SELECT count(DISTINCT xmin::text) FROM penstock.payment"
+    )
+    also = await scene.app.pool.fetchval(
+        "SELECT count(DISTINCT xmin::text) FROM penstock.outbox_instruction"
+    )
+    assert (written, also) == (1, 1)
+
+
+@pytest.mark.covers("A42", "A87")
+async def test_a_payment_whose_worker_died_after_the_commit_is_not_executed_again(
+    scene: Scene,
+) -> None:
+    """The item was never settled, so another worker gets it; the payment's own state decides."""
+    await scene.schedule("p-1")
+    await scene.execute_and_die()
+    assert await scene.status("p-1") == "PROCESSING"
+
+    scene.clock.advance(LEASE_OVER)
+    (again,) = await scene.run_payments()
+
+    assert isinstance(again.outcome, Done)
+    assert again.item_id == (await scene.payment("p-1"))["item_id"]
+    count = await scene.app.pool.fetchval("SELECT count(*) FROM penstock.outbox_instruction")
+    assert count == 1
+
+
+async def test_an_instruction_that_is_refused_ends_only_its_own_payment(scene: Scene) -> None:
+    """One wrong payment among 500 must not hold back the others."""
+    await scene.schedule("p-1", "p-2", "p-3")
+    await scene.spoil("p-2", rail_type="Not a rail")
+
+    attempted = await scene.run_payments()
+
+    assert sorted(type(each.outcome).__name__ for each in attempted) == ["Dead", "Done", "Done"]
+    payment = await scene.payment("p-2")
+    assert payment["status"] == "REJECTED"
+    assert payment["reason"].startswith("rail_type: must be")
+    assert [await scene.status(each) for each in ("p-1", "p-3")] == ["PROCESSING"] * 2
+
+
+async def test_an_instruction_that_is_known_with_other_content_ends_only_its_own_payment(
+    scene: Scene,
+) -> None:
+    given = {"instruction_id": "p-1", "participant_id": "ada", "idempotency_key": "p-1"}
+    payload = {"amount": "99.00", "currency": "EUR", "destination": {}}
+    sent = await scene.client.post(
+        "/outbox/instructions", json=given | {"rail_type": "loopback", "payload": payload}
+    )
+    assert sent.status_code == 201, sent.text
+    await scene.schedule("p-1", "p-2")
+
+    await scene.run_payments()
+
+    assert (await scene.status("p-1"), await scene.status("p-2")) == ("REJECTED", "PROCESSING")
+    assert "another payload" in (await scene.payment("p-1"))["reason"]
+
+
+async def test_a_context_that_cannot_be_read_ends_only_its_own_payment(scene: Scene) -> None:
+    await scene.schedule("p-1", "p-2")
+    await scene.spoil("p-1", amount=None)
+
+    await scene.run_payments()
+
+    assert (await scene.status("p-1"), await scene.status("p-2")) == ("REJECTED", "PROCESSING")
+
+
+@pytest.mark.covers("A83")
+async def test_contexts_of_a_later_version_are_executed_side_by_side(scene: Scene) -> None:
+    """During an upgrade an old worker gets what a new process has scheduled."""
+    await scene.schedule("p-1", "p-2")
+    await scene.spoil("p-2", purpose="a field of version 2")
+    await scene.app.pool.execute(
+        "UPDATE penstock.payment_exec_context SET context_version = 2 WHERE payment_id = 'p-2'"
+    )
+
+    await scene.run_payments()
+
+    assert (await scene.status("p-1"), await scene.status("p-2")) == ("PROCESSING", "PROCESSING")
+
+
+async def test_a_cancelled_payment_is_not_executed(scene: Scene) -> None:
+    """Whoever cancels it, the guard decides, also after the claim."""
+    await scene.schedule("p-1")
+    await scene.app.pool.execute("UPDATE penstock.payment SET status = 'CANCELLED'")
+
+    (attempted,) = await scene.run_payments()
+
+    assert isinstance(attempted.outcome, Done)
+    assert await scene.app.pool.fetchval("SELECT count(*) FROM penstock.outbox_instruction") == 0
+    assert await scene.status("p-1") == "CANCELLED"
+
+
+async def test_an_engine_that_cannot_be_reached_leaves_the_payment_for_later(
+    scene: Scene,
+) -> None:
+    await scene.schedule("p-1")
+    await scene.app.pool.execute("UPDATE penstock.payment_item_type SET engine = 'temporal'")
+
+    await scene.run_payments()
+    await scene.app.pool.execute("UPDATE penstock.payment_item_type SET engine = 'builtin'")
+    scene.clock.advance(timedelta(minutes=1))
+    await scene.run_payments()
+
+    assert await scene.status("p-1") == "PROCESSING", "a change takes effect with the next claim"
+
+
+async def test_each_step_can_be_replaced(dsn: str, clock: FakeClock, ledger: Ledger) -> None:
+    """A team with rails of its own keeps the guard, the queue and the follow-ups."""
+    called: list[str] = []
+
+    async def execute(_db: Connection, executions: Sequence[Execution]) -> list[Executed | Refused]:
+        called.append(f"execute {len(executions)}")
+        return [
+            Refused("no") if each.payment.payment_id == "p-2" else Executed() for each in executions
+        ]
+
+    async def post_process(_db: Connection, executions: Sequence[Execution]) -> None:
+        called.append(f"post-process {[each.payment.payment_id for each in executions]}")
+
+    async def notify(_db: Connection, news: Sequence[object]) -> None:
+        called.append(f"notify {len(news)}")
+
+    def build(resources: Resources) -> Runtime:
+        engine = BuiltInEngine(
+            pool=resources.pool, execute=execute, post_process=post_process, notify=notify
+        )
+        return build_domain(resources, engines={"builtin": engine.handle_many})
+
+    async with opened_scene(dsn, clock, ledger, replace(payments.DOMAIN, build=build)) as scene:
+        await scene.schedule("p-1", "p-2", notify={"event": True})
+        await scene.run_payments()
+
+        assert called == ["execute 2", "post-process ['p-1']", "notify 2"]
+        assert (await scene.status("p-1"), await scene.status("p-2")) == ("PROCESSING", "REJECTED")
+
+
+async def test_a_payment_that_the_database_refuses_does_not_hold_back_its_batch(
+    scene: Scene,
+) -> None:
+    await scene.app.pool.execute(
+        "ALTER TABLE penstock.outbox_instruction ADD CHECK (instruction_id <> 'p-2')"
+    )
+    await scene.schedule("p-1", "p-2", "p-3")
+
+    await scene.run_payments()
+
+    statuses = [await scene.status(each) for each in ("p-1", "p-2", "p-3")]
+    assert statuses == ["PROCESSING", "SCHEDULED", "PROCESSING"]
+    (row,) = await scene.log("p-2")
+    assert (row["action"], row["status_after"]) == ("DISPATCH_FAILED", "READY")
+    assert row["detail"] == "the database refuses it: CheckViolationError"

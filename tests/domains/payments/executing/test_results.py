@@ -1,0 +1,238 @@
+"""What the rail says about executed payments, and who is told: in one transaction, and once."""
+
+import json
+from typing import Any
+
+from httpx import Response
+
+from penstock.domains.outbox.rails.registry import RailRow, put_rail
+from penstock.domains.outbox.reconcile.results import sign
+from tests.domains.outbox.sending.ledger import Ledger
+from tests.domains.payments.executing.scene import LEASE_OVER, Scene
+
+SECRET = "what the rail signs with"
+TELL = {"event": True, "mail": "ada@example.org"}
+
+
+async def test_a_payment_that_the_rail_has_paid_is_settled(scene: Scene, ledger: Ledger) -> None:
+    await scene.schedule("p-1")
+
+    await scene.run()
+
+    payment = await scene.payment("p-1")
+    assert (payment["status"], payment["rail_reference"]) == ("SETTLED", "ref-p-1")
+    assert payment["ended_at"] is not None
+    assert ledger.bookings == ["p-1"]
+
+
+async def test_a_payment_that_the_rail_refuses_is_rejected_with_the_code(
+    scene: Scene, ledger: Ledger
+) -> None:
+    ledger.orders += ["REJECTED"]
+    await scene.schedule("p-1")
+
+    await scene.run()
+
+    payment = await scene.payment("p-1")
+    assert (payment["status"], payment["reason"]) == ("REJECTED", "TERMINAL REJECTED")
+
+
+async def test_a_payment_that_the_rail_has_only_accepted_goes_on_until_it_settles(
+    scene: Scene, ledger: Ledger
+) -> None:
+    """Accepted is not paid: whoever delivers goods for it would lose them."""
+    ledger.orders += ["accept"]
+    await scene.schedule("p-1")
+    await scene.run()
+    assert await scene.status("p-1") == "PROCESSING"
+
+    await report(scene, "p-1", status="settled")
+
+    assert await scene.status("p-1") == "SETTLED"
+
+
+async def test_a_result_that_the_database_refuses_is_kept_and_applied_once(
+    scene: Scene, ledger: Ledger
+) -> None:
+    """The rail has paid, so the outbox must not fail because the payment could not be moved."""
+    await scene.schedule("p-1", notify=TELL)
+    await scene.run_payments()
+    pool = scene.app.pool
+    await pool.execute(
+        """
+        CREATE FUNCTION deadlock() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE deadlock_detected; END $$;
+        CREATE TRIGGER deadlock BEFORE UPDATE ON penstock.payment EXECUTE FUNCTION deadlock()
+        """
+    )
+    await scene.run()
+    assert await scene.status("p-1") == "PROCESSING"
+
+    assert await scene.apply_kept() == 1
+    assert await scene.status("p-1") == "PROCESSING"
+    await pool.execute("DROP TRIGGER deadlock ON penstock.payment")
+    assert await scene.apply_kept() == 0, "tried again too soon"
+    await pool.execute("UPDATE penstock.payment_kept_result SET due_at = now()")
+    assert await scene.apply_kept() == 1
+
+    payment = await scene.payment("p-1")
+    assert (payment["status"], payment["rail_reference"]) == ("SETTLED", "ref-p-1")
+    assert ledger.bookings == ["p-1"]
+    assert [kind for kind, _ in await scene.events()] == ["payment.processing", "payment.settled"]
+    assert await scene.apply_kept() == 0
+
+
+async def test_a_settled_payment_that_comes_back_days_later_is_returned(scene: Scene) -> None:
+    await scene.schedule("p-1")
+    await scene.run()
+
+    await report(scene, "p-1", status="returned", code="AC04")
+
+    payment = await scene.payment("p-1")
+    assert (payment["status"], payment["reason"]) == ("RETURNED", "AC04")
+
+
+async def test_a_payment_is_unknown_while_the_outbox_holds_it_and_ends_as_a_person_decides(
+    scene: Scene, ledger: Ledger
+) -> None:
+    ledger.orders += ["lose"]
+    await scene.schedule("p-1")
+    await scene.run()
+    assert await scene.status("p-1") == "UNKNOWN"
+
+    outbox_id = (await scene.payment("p-1"))["outbox_id"]
+    decided = await scene.client.post(
+        f"/outbox/instructions/{outbox_id}/resolve",
+        json={"resolution": "paid", "reference": "4711", "reason": "on the statement"},
+    )
+
+    assert decided.status_code == 200, decided.text
+    payment = await scene.payment("p-1")
+    assert (payment["status"], payment["rail_reference"]) == ("SETTLED", "4711")
+    assert payment["reason"] is None
+
+
+async def test_a_rejected_payment_that_is_released_and_paid_is_settled(
+    scene: Scene, ledger: Ledger
+) -> None:
+    """The rail has the last word: an account was opened again, and the money has left."""
+    ledger.orders += ["REJECTED"]
+    await scene.schedule("p-1")
+    await scene.run()
+    outbox_id = (await scene.payment("p-1"))["outbox_id"]
+    await scene.client.post(
+        f"/outbox/instructions/{outbox_id}/release", json={"reason": "the account is open again"}
+    )
+
+    await scene.run()
+
+    assert await scene.status("p-1") == "SETTLED"
+    assert ledger.bookings == ["p-1"]
+
+
+async def test_whoever_asks_for_it_is_told_by_event_and_mail_once(scene: Scene) -> None:
+    await scene.schedule("p-1", notify=TELL)
+    await scene.schedule("p-2")
+
+    await scene.run()
+    again = await report(scene, "p-1", status="settled")
+
+    assert again.status_code == 200, again.text
+    about = {"payment_id": "p-1", "amount": "12.50", "currency": "EUR"}
+    assert await scene.events() == [
+        ("payment.processing", about | {"status": "PROCESSING"}),
+        ("payment.settled", about | {"status": "SETTLED", "rail_reference": "ref-p-1"}),
+    ]
+    assert await scene.mails() == [
+        (["ada@example.org"], "Payment p-1: processing"),
+        (["ada@example.org"], "Payment p-1: settled"),
+    ]
+
+
+async def test_follow_ups_are_there_before_the_item_is_done(scene: Scene) -> None:
+    """A crash between the two must not lose them, and a repeat must not send them again."""
+    await scene.schedule("p-1", notify=TELL)
+    await scene.execute_and_die()
+    assert [kind for kind, _ in await scene.events()] == ["payment.processing"]
+    assert len(await scene.mails()) == 1
+
+    scene.clock.advance(LEASE_OVER)
+    await scene.run_payments()
+
+    assert len(await scene.events()) == 1
+    assert len(await scene.mails()) == 1
+
+
+async def test_a_refused_payment_is_told_of(scene: Scene) -> None:
+    await scene.schedule("p-1", notify={"event": True})
+    await scene.spoil("p-1", rail_type="Not a rail")
+
+    await scene.run_payments()
+
+    ((kind, about),) = await scene.events()
+    assert (kind, about["status"]) == ("payment.rejected", "REJECTED")
+    assert about["reason"].startswith("rail_type: ")
+
+
+async def test_a_payment_is_executed_also_if_nobody_can_be_told(scene: Scene) -> None:
+    """An event that is lost is an error in the log; a payment that is late costs money."""
+    await scene.app.pool.execute("ALTER TABLE penstock.webhook_event_id ADD CHECK (false)")
+    await scene.schedule("p-1", notify=TELL)
+    await scene.spoil("p-1", notify={"event": True, "mail": "not an address"})
+
+    await scene.run_payments()
+
+    assert await scene.status("p-1") == "PROCESSING"
+    assert await scene.mails() == []
+
+
+async def test_an_instruction_of_somebody_else_moves_no_payment(scene: Scene) -> None:
+    """The outbox may be used beside payments, also with the same ids."""
+    await scene.app.pool.execute("UPDATE penstock.lane SET enabled = false WHERE name = 'payment'")
+    await scene.schedule("p-1")
+    body = {"instruction_id": "p-1", "participant_id": "eve", "idempotency_key": "1"}
+    payload = {"amount": "1.00", "currency": "EUR", "destination": {}}
+    await scene.client.post(
+        "/outbox/instructions", json=body | {"rail_type": "loopback", "payload": payload}
+    )
+
+    await scene.run()
+
+    assert await scene.status("p-1") == "SCHEDULED"
+
+
+async def report(scene: Scene, payment_id: str, **body: Any) -> Response:
+    """Send a signed report of the rail."""
+    async with scene.app.pool.acquire() as db:
+        await put_rail(
+            db,
+            RailRow(rail_type="loopback", adapter="simulator", code_set="simulator"),
+            vault=scene.app.resources.vault,
+            result_secret=SECRET,
+            who="test",
+        )
+    given = {
+        "rail_type": "loopback", "amount": "12.50", "currency": "EUR",
+        "instruction_id": payment_id, "idempotency_key": payment_id,
+    }  # fmt: skip
+    text = json.dumps(given | body).encode()
+    at = scene.app.resources.clock.microseconds() // 1_000_000
+    return await scene.client.post(
+        "/outbox/results",
+        content=text,
+        headers={
+            "Content-Type": "application/json",
+            "Penstock-Signature": sign(SECRET, text, at=at),
+        },
+    )
+
+
+async def test_a_follow_up_that_is_refused_costs_no_other(scene: Scene) -> None:
+    """Mail refuses a local part that ends with a dot; the other addresses get their mails."""
+    for number, mail in enumerate(["ada@example.org", "grace.@example.org", "joan@example.org"]):
+        await scene.schedule(f"p-{number}", notify={"mail": mail})
+
+    await scene.run_payments()
+
+    assert [to for to, _ in await scene.mails()] == [["ada@example.org"], ["joan@example.org"]]
+    assert await scene.status("p-1") == "PROCESSING"

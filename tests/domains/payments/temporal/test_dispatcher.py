@@ -1,0 +1,192 @@
+"""The dispatcher as a workflow on Temporal: four steps over the kernel's claim, each tried once."""
+
+import json
+from datetime import timedelta
+from functools import partial
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowFailureError
+
+from penstock.compose.temporal import start_on
+from penstock.domains.payments.temporal.dispatcher_activities import DispatcherActivities
+from penstock.domains.payments.temporal.models import ClaimedBatch, DispatchConfig
+from penstock.kernel.sweep import rescue
+from tests.domains.outbox.sending.ledger import Ledger
+from tests.domains.payments.executing.scene import LEASE_OVER
+from tests.domains.payments.temporal.scene import TemporalScene, activities_of
+
+HOUR = timedelta(hours=1)
+STEPS = ["readDispatchConfig", "claimBatch", "dispatchBatch", "recordResults"]
+
+
+@pytest.fixture(autouse=True)
+async def scheduled(scene: TemporalScene) -> None:
+    await scene.use("temporal_schedule")
+
+
+@pytest.mark.covers("A17", "A25", "A28", "A29", "A31", "A32")
+async def test_a_cycle_has_four_steps_which_are_tried_once(scene: TemporalScene) -> None:
+    payment_ids = scene.ids(3)
+    await scene.payments.schedule(*payment_ids)
+
+    async with scene.workers("dispatch"):
+        cycle = await scene.begin_dispatch()
+        started = await scene.client.get_workflow_handle(cycle).result()
+
+    history = await scene.history(cycle)
+    assert started == 3
+    assert activities_of(history) == STEPS
+    for event in history:
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+            scheduled = event.activity_task_scheduled_event_attributes
+            assert scheduled.retry_policy.maximum_attempts == 1
+    for each in payment_ids:
+        assert len(await scene.runs(each)) == 1
+    assert set(await scene.payments.item_states()) == {"done"}
+    log = await scene.payments.log()
+    assert [each["action"] for each in log] == ["DISPATCHED"] * 3 + ["BATCH_COMPLETE"]
+    assert {each["batch_id"] for each in log} == {log[0]["batch_id"]}
+    assert log[0]["batch_id"].startswith("BATCH-")
+
+
+async def test_a_dispatched_payment_is_executed_and_paid_once(
+    scene: TemporalScene, ledger: Ledger
+) -> None:
+    payment_ids = scene.ids(3)
+    await scene.payments.schedule(*payment_ids)
+
+    async with scene.workers("dispatch", "exec"):
+        assert await scene.dispatch() == 3
+        assert await scene.dispatch() == 0
+        results = [await scene.result(each) for each in payment_ids]
+
+    assert results == ["PROCESSING"] * 3
+    await scene.payments.run()
+    assert sorted(ledger.bookings) == payment_ids
+
+
+async def test_ids_pass_through_the_history_and_contexts_do_not(scene: TemporalScene) -> None:
+    """500 contexts in one payload would exceed what Temporal takes."""
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    await scene.payments.spoil(payment_id, creditor={"name": "a name in a context"})
+
+    async with scene.workers("dispatch"):
+        cycle = await scene.begin_dispatch()
+        await scene.client.get_workflow_handle(cycle).result()
+
+    text = "".join(str(each) for each in await scene.history(cycle))
+    assert payment_id in text
+    assert "a name in a context" not in text
+
+
+@pytest.mark.covers("A18", "A74")
+async def test_a_lane_that_is_switched_off_is_not_claimed(scene: TemporalScene) -> None:
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    await scene.payments.set_lane(enabled=False)
+
+    async with scene.workers("dispatch"):
+        cycle = await scene.begin_dispatch()
+        assert await scene.client.get_workflow_handle(cycle).result() == 0
+        assert activities_of(await scene.history(cycle)) == STEPS[:1]
+        assert await scene.payments.item_states() == ["ready"]
+
+        await scene.payments.set_lane(enabled=True)
+        assert await scene.dispatch() == 1
+
+
+@pytest.mark.covers("A19", "A22", "A73")
+async def test_each_cycle_takes_a_batch_whatever_the_lanes_own_interval_is(
+    scene: TemporalScene,
+) -> None:
+    """The schedule keeps the interval; a second clock in the lane would skip cycles."""
+    await scene.payments.schedule(*scene.ids(5))
+    await scene.payments.set_lane(batch_size=2, dispatch_interval=HOUR)
+
+    async with scene.workers("dispatch"):
+        first = await scene.dispatch()
+        await scene.payments.set_lane(batch_size=10)
+        second = await scene.dispatch()
+        cycle = await scene.begin_dispatch()
+        empty = await scene.client.get_workflow_handle(cycle).result()
+
+    assert (first, second, empty) == (2, 3, 0)
+    assert activities_of(await scene.history(cycle)) == STEPS[:2]
+
+
+@pytest.mark.covers("A30", "A40", "A44")
+async def test_what_a_failed_cycle_claimed_is_dispatched_after_the_lease(
+    scene: TemporalScene,
+) -> None:
+    """A failed step is not repeated: the lease gives the items back, and a later cycle goes on."""
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    pool = scene.payments.app.pool
+    async with scene.workers("dispatch"):
+        await pool.execute("ALTER TABLE penstock.payment_exec_context RENAME TO away")
+        with pytest.raises(WorkflowFailureError):
+            await scene.dispatch()
+        assert await scene.payments.item_states() == ["leased"]
+        await pool.execute("ALTER TABLE penstock.away RENAME TO payment_exec_context")
+        assert await scene.dispatch() == 0
+        async with pool.acquire() as db:
+            await rescue(db, now=await db.fetchval("SELECT now()") + LEASE_OVER)
+        await pool.execute("UPDATE penstock.ready SET due_at = now()")
+
+        assert await scene.dispatch() == 1
+
+    assert len(await scene.runs(payment_id)) == 1
+
+
+async def test_a_cycle_that_outlives_its_lease_changes_nothing(scene: TemporalScene) -> None:
+    """Another cycle has the items by then: the guard finds no row, and a warning is logged."""
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    async with scene.workers("dispatch"):
+        cycle = await scene.begin_dispatch()
+        await scene.client.get_workflow_handle(cycle).result()
+    before = await scene.payments.log()
+
+    again = await activities(scene).dispatch_batch(*await recorded_batch(scene, cycle))
+
+    assert not again.is_recorded
+    assert await scene.payments.log() == before
+    assert await scene.payments.item_states() == ["done"]
+    assert len(await scene.runs(payment_id)) == 1
+
+
+@pytest.mark.covers("A90")
+async def test_a_payment_that_is_claimed_early_starts_at_its_time(scene: TemporalScene) -> None:
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    await scene.payments.set_lane(pre_start_buffer=HOUR)
+    await scene.payments.app.pool.execute(
+        "UPDATE penstock.ready SET due_at = now() + interval '30 minutes'"
+    )
+
+    async with scene.workers("dispatch"):
+        await scene.dispatch()
+
+    assert HOUR / 3 < await scene.start_delay(payment_id) <= HOUR / 2
+
+
+def activities(scene: TemporalScene) -> DispatcherActivities:
+    resources = scene.payments.app.resources
+    return DispatcherActivities(
+        pool=resources.pool,
+        start=partial(start_on, scene.client),
+        meter=resources.meter,
+        log=resources.log,
+    )
+
+
+async def recorded_batch(scene: TemporalScene, cycle: str) -> tuple[ClaimedBatch, DispatchConfig]:
+    """Return what a cycle has dispatched, from its history."""
+    for event in await scene.history(cycle):
+        scheduled = event.activity_task_scheduled_event_attributes
+        if scheduled.activity_type.name == "dispatchBatch":
+            batch, config = (json.loads(each.data) for each in scheduled.input.payloads)
+            return ClaimedBatch(**batch), DispatchConfig(**config)
+    raise AssertionError("the cycle has dispatched nothing")

@@ -1,0 +1,166 @@
+"""The engine `temporal`: a worker claims payments and starts one workflow for each."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from penstock.base.clock import FakeClock
+from penstock.kernel.item import Done, Retry
+from tests.domains.outbox.sending.ledger import Ledger
+from tests.domains.payments.temporal.scene import TemporalScene, opened_on_temporal
+from tests.temporal_server import TemporalServer
+
+MINUTE = timedelta(minutes=1)
+TOO_LARGE = "x" * 3_000_000  # Temporal takes 2 MB.
+
+
+@pytest.mark.covers("A8", "A10", "A24", "A59")
+async def test_a_due_payment_becomes_a_workflow_with_its_context(scene: TemporalScene) -> None:
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+
+    (attempted,) = await scene.payments.run_payments()
+
+    assert isinstance(attempted.outcome, Done)
+    (run,) = await scene.runs(payment_id)
+    assert run.workflow_type == "PaymentExecWorkflow"
+    assert run.task_queue == scene.exec_queue
+    started = (await scene.history(run.id))[0].workflow_execution_started_event_attributes
+    given = [json.loads(each.data) for each in started.input.payloads]
+    assert given[0] == payment_id
+    assert json.loads(given[1]) == json.loads(await scene.context(payment_id))
+
+
+@pytest.mark.covers("A11", "A15")
+async def test_a_started_payment_is_executed_and_paid_once(
+    scene: TemporalScene, ledger: Ledger
+) -> None:
+    payment_ids = scene.ids(5)
+    await scene.payments.schedule(*payment_ids, notify={"event": True})
+
+    async with scene.workers("exec"):
+        await scene.payments.run_payments()
+        results = [await scene.result(each) for each in payment_ids]
+
+    assert results == ["PROCESSING"] * 5
+    await scene.payments.run()
+    assert {await scene.payments.status(each) for each in payment_ids} == {"SETTLED"}
+    assert sorted(ledger.bookings) == payment_ids
+    told = [(kind, data["payment_id"]) for kind, data in await scene.payments.events()]
+    assert sorted(told) == sorted(
+        (kind, each) for each in payment_ids for kind in ("payment.processing", "payment.settled")
+    )
+
+
+@pytest.mark.covers("A42", "A87")
+async def test_a_payment_whose_start_was_not_recorded_gets_no_second_run(
+    scene: TemporalScene, ledger: Ledger
+) -> None:
+    """The worker died between the start and the mark, and the execution has closed meanwhile."""
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    async with scene.workers("exec"):
+        await scene.payments.run_payments()
+        await scene.result(payment_id)
+    await scene.payments.app.pool.execute(
+        "INSERT INTO penstock.ready (due_at, id, lane_id, attempt, forgiven)"
+        " SELECT now(), item_id, lane_id, 1, 0 FROM penstock.payment, penstock.lane"
+        " WHERE lane.name = 'payment'"
+    )
+
+    (attempted,) = await scene.payments.run_payments()
+
+    assert isinstance(attempted.outcome, Done)
+    assert len(await scene.runs(payment_id)) == 1
+    await scene.payments.run()
+    assert ledger.bookings == [payment_id]
+
+
+@pytest.mark.covers("A14", "A27", "A43")
+async def test_a_refused_start_gives_back_that_payment_alone(scene: TemporalScene) -> None:
+    payment_ids = scene.ids(3)
+    await scene.payments.schedule(*payment_ids)
+    await scene.payments.spoil(payment_ids[1], creditor={"name": TOO_LARGE})
+
+    attempted = await scene.payments.run_payments()
+
+    (failed,) = [each for each in attempted if isinstance(each.outcome, Retry)]
+    assert len(attempted) == 3
+    assert "temporal: refused" in str(failed.outcome)
+    (logged,) = await scene.payments.log(payment_ids[1])
+    assert (logged["action"], logged["status_after"]) == ("DISPATCH_FAILED", "READY")
+    retries = await scene.payments.app.pool.fetchval(
+        "SELECT array_agg(attempt) FROM penstock.ready"
+    )
+    assert retries == [1]
+
+
+@pytest.mark.covers("A90")
+async def test_a_payment_that_is_claimed_early_starts_at_its_time(scene: TemporalScene) -> None:
+    """With jitter alone as its delay, it would run before its time."""
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    await scene.payments.set_lane(pre_start_buffer=10 * MINUTE)
+    await scene.payments.app.pool.execute(
+        "UPDATE penstock.ready SET due_at = now() + interval '5 minutes'"
+    )
+
+    await scene.claim_now()
+
+    assert 4 * MINUTE < await scene.start_delay(payment_id) <= 5 * MINUTE
+
+
+@pytest.mark.covers("A23", "A75")
+async def test_the_jitter_is_a_delay_on_temporal(scene: TemporalScene) -> None:
+    payment_ids = scene.ids(40)
+    await scene.payments.schedule(*payment_ids)
+    await scene.payments.set_lane(jitter_window=10 * MINUTE)
+
+    await scene.claim_now()
+
+    delays = [await scene.start_delay(each) for each in payment_ids]
+    assert max(delays) <= 10 * MINUTE
+    assert max(delays) - min(delays) > MINUTE
+
+
+async def test_an_outage_of_temporal_does_not_use_up_attempts(
+    dsn: str, *, clock: FakeClock, ledger: Ledger, mortal_temporal: TemporalServer
+) -> None:
+    """A payment is not at fault for an outage, however long it lasts."""
+    target = mortal_temporal.target
+    async with opened_on_temporal(dsn, clock, ledger, target=target) as scene:
+        payment_ids = scene.ids(3)
+        await scene.payments.schedule(*payment_ids)
+        await scene.payments.set_lane(max_attempts=2)
+        mortal_temporal.kill()
+
+        outcomes = []
+        for _ in range(4):
+            outcomes += [each.outcome for each in await scene.payments.run_payments()]
+            clock.advance(MINUTE)
+        mortal_temporal.start()
+        up = await scene.payments.run_payments()
+
+        assert len(outcomes) == 12
+        assert all(isinstance(each, Retry) for each in outcomes)
+        assert [type(each.outcome) for each in up] == [Done] * 3
+        for each in payment_ids:
+            assert len(await scene.runs(each)) == 1
+        log = await scene.payments.log(payment_ids[0])
+        assert [each["action"] for each in log] == ["DISPATCH_FAILED"] * 4 + ["DISPATCHED"]
+        assert "temporal: unavailable" in log[0]["detail"]
+
+
+async def test_a_lane_that_a_schedule_dispatches_is_not_claimed_by_workers(
+    scene: TemporalScene,
+) -> None:
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    await scene.use("temporal_schedule")
+
+    assert await scene.payments.run_payments() == []
+    await scene.use("temporal")
+    (attempted,) = await scene.payments.run_payments()
+
+    assert isinstance(attempted.outcome, Done)

@@ -1,0 +1,207 @@
+"""The workflow of an execution: business steps only, replayable, and each payment is paid once."""
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from temporalio.client import WorkflowFailureError, WorkflowHistory
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import Replayer
+
+from penstock.compose.payments import make_notifier, send_instructions
+from penstock.domains.payments.execute import Execution
+from penstock.domains.payments.temporal import exec_workflow
+from penstock.domains.payments.temporal.dispatcher_workflow import DispatcherWorkflow
+from penstock.domains.payments.temporal.exec_activities import ExecActivities
+from penstock.domains.payments.temporal.exec_workflow import PaymentExecWorkflow
+from penstock.integrations.temporal.worker import SANDBOX, WorkerSpec
+from penstock.postgres.pool import Connection
+from tests.domains.outbox.sending.ledger import Ledger
+from tests.domains.payments.temporal.scene import TemporalScene, activities_of
+
+HISTORIES = Path(__file__).parent / "histories"
+STEPS = ["executePayment", "postProcess", "sendNotifications"]
+
+
+@pytest.mark.covers("A11")
+def test_the_workflow_imports_nothing_of_ours_but_its_models() -> None:
+    """Business logic that knew the queue could not be moved to another one."""
+    tree = ast.parse(Path(exec_workflow.__file__).read_text(encoding="utf-8"))
+    imported = {
+        name
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+
+    ours = {name for name in imported if name.startswith("penstock")}
+    assert ours == {"penstock.domains.payments.temporal.models"}
+    assert {name.split(".")[0] for name in imported - ours} <= {"temporalio", "json", "datetime"}
+
+
+def test_the_models_are_plain() -> None:
+    """What the workflow imports imports nothing of ours either."""
+    models = HISTORIES.parents[4] / "src/penstock/domains/payments/temporal/models.py"
+    assert "penstock" not in models.read_text(encoding="utf-8").replace("`penstock", "")
+
+
+async def test_the_steps_run_in_their_order(scene: TemporalScene) -> None:
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+
+    async with scene.workers("exec"):
+        await scene.payments.run_payments()
+        await scene.result(payment_id)
+
+    assert activities_of(await scene.history(f"exec-payment-{payment_id}")) == STEPS
+
+
+async def test_a_payment_that_was_executed_elsewhere_is_not_executed_again(
+    scene: TemporalScene, ledger: Ledger
+) -> None:
+    """Temporal forgets closed workflows after its retention; the payment does not forget."""
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id, notify={"event": True})
+    await scene.use("builtin")
+    await scene.payments.run_payments()
+    await scene.start(payment_id)
+
+    async with scene.workers("exec"):
+        await scene.result(payment_id)
+
+    await scene.payments.run()
+    assert ledger.bookings == [payment_id]
+    kinds = [kind for kind, _ in await scene.payments.events()]
+    assert kinds == ["payment.processing", "payment.settled"]
+
+
+async def test_a_cancelled_payment_is_not_executed(scene: TemporalScene, ledger: Ledger) -> None:
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    await scene.start(payment_id)
+    await scene.payments.app.pool.execute(
+        "SELECT penstock.move_payments($1, ARRAY['SCHEDULED'], 'CANCELLED')", [payment_id]
+    )
+
+    async with scene.workers("exec"):
+        assert await scene.result(payment_id) == "CANCELLED"
+
+    await scene.payments.run()
+    assert ledger.bookings == []
+    assert activities_of(await scene.history(f"exec-payment-{payment_id}")) == STEPS[:1]
+
+
+async def test_a_payment_that_the_outbox_refuses_is_rejected(scene: TemporalScene) -> None:
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id, notify={"event": True})
+    await scene.payments.spoil(payment_id, amount="12.505")
+    await scene.start(payment_id)
+
+    async with scene.workers("exec"):
+        assert await scene.result(payment_id) == "REJECTED"
+
+    payment = await scene.payments.payment(payment_id)
+    assert payment["status"] == "REJECTED"
+    assert payment["reason"]
+    assert [kind for kind, _ in await scene.payments.events()] == ["payment.rejected"]
+
+
+async def test_a_rail_that_is_faster_than_the_notifications_has_the_last_word(
+    scene: TemporalScene,
+) -> None:
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    activities = exec_activities(scene)
+    context = await scene.context(payment_id)
+
+    await activities.execute_payment(payment_id, context)
+    await scene.payments.run()
+    assert await scene.payments.status(payment_id) == "SETTLED"
+    repeated = await activities.execute_payment(payment_id, context)
+    posted = await activities.post_process_payment(payment_id, context)
+    notified = await activities.send_notifications(payment_id, context)
+
+    assert (repeated, posted, notified) == ("ACCEPTED", "ACCEPTED", "SETTLED")
+    assert await scene.payments.status(payment_id) == "SETTLED"
+
+
+async def test_a_step_that_fails_for_good_is_told_at_the_payment(
+    scene: TemporalScene, ledger: Ledger
+) -> None:
+    """After the dispatch the execution is Temporal's; a person who looks here must see it."""
+
+    async def fail(_db: Connection, _executions: Sequence[Execution]) -> None:
+        raise ApplicationError("no such account", non_retryable=True)
+
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    await scene.start(payment_id)
+    spec = exec_spec(scene, replace(exec_activities(scene), post_process=fail))
+
+    async with scene.running([spec]):
+        with pytest.raises(WorkflowFailureError):
+            await scene.result(payment_id)
+
+    payment = await scene.payments.payment(payment_id)
+    assert payment["status"] == "ACCEPTED"
+    assert payment["reason"] == "execution failed: postProcess: no such account"
+    await scene.payments.run()
+    assert ledger.bookings == [payment_id]
+
+
+async def test_new_histories_are_replayed(scene: TemporalScene) -> None:
+    """What a worker does now must be what it does when it reads the history again."""
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    await scene.use("temporal_schedule")
+    async with scene.workers("dispatch", "exec"):
+        cycle = await scene.begin_dispatch()
+        await scene.client.get_workflow_handle(cycle).result()
+        await scene.result(payment_id)
+
+    for workflow_id in (cycle, f"exec-payment-{payment_id}"):
+        history = await scene.client.get_workflow_handle(workflow_id).fetch_history()
+        await replayer().replay_workflow(history)
+
+
+@pytest.mark.parametrize("name", ["dispatcher", "payment_exec"])
+async def test_recorded_histories_are_replayed(name: str) -> None:
+    """A workflow that was started by an earlier release goes on with this one."""
+    text = (HISTORIES / f"{name}.json").read_text(encoding="utf-8")
+    await replayer().replay_workflow(WorkflowHistory.from_json(name, text))
+
+
+def replayer() -> Replayer:
+    return Replayer(workflows=[DispatcherWorkflow, PaymentExecWorkflow], workflow_runner=SANDBOX)
+
+
+def exec_activities(scene: TemporalScene) -> ExecActivities:
+    resources = scene.payments.app.resources
+    return ExecActivities(
+        pool=resources.pool,
+        log=resources.log,
+        execute=send_instructions,
+        notify=make_notifier(resources.settings, log=resources.log),
+    )
+
+
+def exec_spec(scene: TemporalScene, activities: ExecActivities) -> WorkerSpec:
+    return WorkerSpec(
+        task_queue=scene.exec_queue,
+        workflows=[PaymentExecWorkflow],
+        activities=[
+            activities.execute_payment,
+            activities.post_process_payment,
+            activities.send_notifications,
+            activities.report_failure,
+        ],
+        workflows_at_once=5,
+        activities_at_once=5,
+    )

@@ -1,0 +1,135 @@
+"""The first phase as a workflow: it enqueues a payment once, and then it is over."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from penstock.domains.payments.temporal.init_activities import ContextActivities
+from penstock.domains.payments.temporal.models import Schedulable
+from penstock.integrations.temporal.start import NewWorkflow, start_workflow
+from penstock.integrations.temporal.worker import WorkerSpec
+from tests.domains.payments.temporal.invoice_workflow import InvoiceInit
+from tests.domains.payments.temporal.scene import TemporalScene, activities_of
+
+AT = datetime(2031, 5, 5, 16, tzinfo=UTC)
+STEPS = [
+    "validatePayment",
+    "enrichPayment",
+    "applyRules",
+    "persistScheduledPayment",
+    "buildContext",
+    "determineExecTime",
+    "saveContextAndEnqueue",
+]
+
+
+def request(payment_id: str, **more: object) -> str:
+    return json.dumps(
+        {
+            "payment_id": payment_id,
+            "amount": "12.50",
+            "currency": "EUR",
+            "debtor": {"name": "Ada", "iban": "DE89370400440532013000"},
+            "creditor": {"name": "Bob", "iban": "FR1420041010050500013M02606"},
+            "participant_id": "ada",
+            "rail_type": "loopback",
+            "execute_at": AT.isoformat(),
+        }
+        | more
+    )
+
+
+async def start_init(scene: TemporalScene, payment_id: str, text: str) -> str:
+    init = NewWorkflow(
+        id=f"init-payment-{payment_id}",
+        type="PaymentInitWorkflow",
+        task_queue=scene.init_queue,
+        args=[payment_id, text],
+    )
+    await start_workflow(scene.client, init)
+    return init.id
+
+
+@pytest.mark.covers("A4", "A5", "A6", "A7")
+async def test_a_payment_is_scheduled_and_the_workflow_is_over(scene: TemporalScene) -> None:
+    (payment_id,) = scene.ids(1)
+
+    async with scene.workers("init"):
+        init_id = await start_init(scene, payment_id, request(payment_id))
+        scheduled_at = await scene.client.get_workflow_handle(init_id).result()
+
+    assert datetime.fromisoformat(scheduled_at) == AT
+    payment = await scene.payments.payment(payment_id)
+    assert (payment["status"], payment["scheduled_at"]) == ("SCHEDULED", AT)
+    assert payment["init_workflow_id"] == init_id
+    assert await scene.payments.item_states() == ["scheduled"]
+    assert activities_of(await scene.history(init_id)) == STEPS
+
+
+@pytest.mark.covers("A38", "A99")
+async def test_a_repeated_enqueue_changes_nothing(scene: TemporalScene) -> None:
+    """Temporal repeats an activity whose result was lost."""
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    pool = scene.payments.app.pool
+    before = await pool.fetch("SELECT * FROM penstock.payment_exec_context, penstock.item")
+    item = Schedulable(
+        item_type="PAYMENT", item_id=payment_id, context_json='{"other": 1}', exec_time=None
+    )
+
+    await ContextActivities(pool=pool).save_context_and_enqueue(item)
+
+    after = await pool.fetch("SELECT * FROM penstock.payment_exec_context, penstock.item")
+    assert after == before
+
+
+@pytest.mark.covers("A95")
+async def test_a_payment_that_is_refused_fails_at_once(scene: TemporalScene) -> None:
+    invalid, known = scene.ids(2)
+    await scene.payments.schedule(known)
+
+    async with scene.workers("init"):
+        failed = await cause(scene, await start_init(scene, invalid, request(invalid, amount="0")))
+        conflict = await cause(scene, await start_init(scene, known, request(known)))
+
+    assert (failed.type, conflict.type) == ("invalid-input", "payment-conflict")
+    assert len(await scene.payments.item_states()) == 1
+
+
+@pytest.mark.covers("A56", "A58")
+async def test_another_item_type_composes_the_lifecycle(scene: TemporalScene) -> None:
+    """A new item type is a row, a workflow and no change to the framework."""
+    pool = scene.payments.app.pool
+    await scene.add_item_type("INVOICE", workflow="InvoiceExec", queue=scene.exec_queue)
+    spec = WorkerSpec(
+        task_queue=scene.init_queue,
+        workflows=[InvoiceInit],
+        activities=[ContextActivities(pool=pool).save_context_and_enqueue],
+        workflows_at_once=5,
+        activities_at_once=5,
+    )
+    (invoice_id,) = scene.ids(1)
+    init = NewWorkflow(
+        id=f"init-{invoice_id}", type="InvoiceInit", task_queue=scene.init_queue, args=[invoice_id]
+    )
+
+    async with scene.running([spec]):
+        await start_workflow(scene.client, init)
+        await scene.client.get_workflow_handle(init.id).result()
+    async with scene.workers("dispatch"):
+        assert await scene.dispatch("INVOICE") == 1
+
+    (run,) = await scene.runs(invoice_id, item_type="invoice")
+    assert run.workflow_type == "InvoiceExec"
+
+
+async def cause(scene: TemporalScene, workflow_id: str) -> ApplicationError:
+    with pytest.raises(WorkflowFailureError) as failed:
+        await scene.client.get_workflow_handle(workflow_id).result()
+    step = failed.value.cause
+    assert isinstance(step, ActivityError)
+    assert isinstance(step.cause, ApplicationError)
+    return step.cause

@@ -1,0 +1,206 @@
+"""Rules are rows: limits of amounts, duplicates, opening hours; and slots, if the lane has them."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any, LiteralString
+
+import msgspec
+import pytest
+
+from penstock.base.errors import InvalidInput
+from penstock.domains.payments.errors import PaymentRefused
+from penstock.domains.payments.payment import Answer, Scheduled
+from penstock.kernel.lane import set_lane
+from tests.domains.payments.scene import Scene, a_payment
+
+PRODUCERS = 8
+# Within the horizon of slots.
+SOON = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(days=2)
+NO_DUPLICATES: LiteralString = (
+    "INSERT INTO penstock.payment_rule (item_type, refuses_duplicates) VALUES ('PAYMENT', true)"
+)
+
+
+async def limit(scene: Scene, participant_id: str = "", **numbers: str) -> None:
+    await scene.app.pool.execute(
+        "INSERT INTO penstock.payment_limit"
+        " VALUES ($1, 'EUR', $2::text::numeric, $3::text::numeric)",
+        participant_id,
+        numbers.get("amount_max"),
+        numbers.get("day_amount_max"),
+    )
+
+
+async def calendar(scene: Scene, **fields: Any) -> None:
+    given = {"timeZone": "Europe/Paris"} | fields
+    await scene.app.pool.execute(
+        "INSERT INTO penstock.payment_rule (item_type, calendar) VALUES ('PAYMENT', $1)",
+        msgspec.json.encode(given).decode(),
+    )
+
+
+def rules_of(answers: list[Answer]) -> list[str]:
+    return [each.rule if isinstance(each, PaymentRefused) else "-" for each in answers]
+
+
+# --------------------------------------------------------------------------------------- limits
+
+
+async def test_an_amount_over_the_limit_is_refused(scene: Scene) -> None:
+    """That of the participant comes before that of all."""
+    await limit(scene, amount_max="12.49")
+    await limit(scene, "bob", amount_max="100")
+
+    answers = await scene.payments.schedule_many(
+        [a_payment("p-1"), a_payment("p-2", participant_id="bob"), a_payment("p-3", amount="12.49")]
+    )
+
+    assert rules_of(answers) == ["amount_max", "-", "-"]
+    assert [row["payment_id"] for row in await scene.rows()] == ["p-2", "p-3"]
+
+
+async def test_the_sum_of_a_day_counts_earlier_payments_and_those_of_the_batch(
+    scene: Scene,
+) -> None:
+    await limit(scene, day_amount_max="30")
+    await scene.payments.schedule(a_payment("p-0", amount="10"))
+
+    answers = await scene.payments.schedule_many(
+        [
+            a_payment("p-1", amount="15"),
+            a_payment("p-2", amount="6"),
+            a_payment("p-3", amount="5"),
+            a_payment("p-4", amount="30", participant_id="bob"),
+            a_payment("p-5", amount="30", execute_at="2031-02-01T00:00:00Z"),
+            a_payment("p-6", amount="1", currency="EUR"),
+        ]
+    )
+
+    assert rules_of(answers) == ["-", "day_amount_max", "-", "-", "-", "day_amount_max"]
+
+
+async def test_a_repeat_is_not_counted_and_a_cancelled_payment_is_given_back(scene: Scene) -> None:
+    await limit(scene, day_amount_max="20")
+    await scene.payments.schedule(a_payment("p-1"))
+
+    again = await scene.payments.schedule(a_payment("p-1"))
+    with pytest.raises(PaymentRefused, match="over 20 EUR"):
+        await scene.payments.schedule(a_payment("p-2"))
+    await scene.client.post("/payments/p-1/cancel")
+    after = await scene.payments.schedule(a_payment("p-2"))
+
+    assert (again.is_new, after.is_new) == (False, True)
+
+
+async def test_concurrent_producers_stay_within_the_sum_of_a_day(scene: Scene) -> None:
+    """Each repeats the payments of another one, which count once."""
+    await limit(scene, day_amount_max="100")
+    batches = [
+        [a_payment(f"p-{(producer // 2, number)}", amount="7") for number in range(5)]
+        for producer in range(PRODUCERS)
+    ]
+
+    await asyncio.gather(*(scene.payments.schedule_many(each) for each in batches))
+
+    assert len(await scene.rows()) == 100 // 7
+    total = await scene.app.pool.fetchval("SELECT amount FROM penstock.payment_day_total")
+    assert total == 98
+
+
+# ----------------------------------------------------------------------------------- duplicates
+
+
+async def test_the_same_content_on_the_same_day_is_refused(scene: Scene) -> None:
+    """The second one under another id is often a mistake."""
+    await scene.app.pool.execute(NO_DUPLICATES)
+
+    answers = await scene.payments.schedule_many(
+        [
+            a_payment("p-1"),
+            a_payment("p-2", execute_at="2031-01-31T23:00:00Z"),
+            a_payment("p-3", execute_at="2031-02-01T00:00:00Z"),
+            a_payment("p-4", amount="12.51"),
+            a_payment("p-1"),
+        ]
+    )
+
+    assert rules_of(answers) == ["-", "duplicate", "-", "-", "-"]
+
+
+async def test_a_cancelled_payment_is_no_duplicate(scene: Scene) -> None:
+    await scene.app.pool.execute(NO_DUPLICATES)
+    await scene.payments.schedule(a_payment("p-1"))
+    await scene.client.post("/payments/p-1/cancel")
+
+    assert (await scene.payments.schedule(a_payment("p-2"))).is_new
+
+
+async def test_of_concurrent_duplicates_one_is_scheduled(scene: Scene) -> None:
+    await scene.app.pool.execute(NO_DUPLICATES)
+
+    answered = await asyncio.gather(
+        *(scene.payments.schedule_many([a_payment(f"p-{n}")]) for n in range(PRODUCERS))
+    )
+
+    answers = [answer for each in answered for answer in each]
+    assert sum(isinstance(each, Scheduled) for each in answers) == 1
+    assert len(await scene.rows()) == 1
+
+
+# ---------------------------------------------------------------------------------------- times
+
+
+@pytest.mark.parametrize(
+    ("asked", "scheduled"),
+    [
+        ("2031-01-31T14:00:00Z", "2031-01-31T14:00:00Z"),
+        ("2031-01-31T05:00:00Z", "2031-01-31T08:00:00Z"),  # A Friday, before it opens.
+        ("2031-01-31T15:30:00Z", "2031-02-03T08:00:00Z"),  # After the cut-off.
+        ("2031-04-11T05:00:00Z", "2031-04-15T07:00:00Z"),  # Good Friday to Easter Monday.
+    ],
+)
+async def test_a_payment_moves_to_the_next_opening(
+    scene: Scene, asked: str, scheduled: str
+) -> None:
+    await calendar(
+        scene,
+        hours=[{"days": ["mon", "tue", "wed", "thu", "fri"], "opens": "09:00", "closes": "18:00"}],
+        holidays=["TARGET2"],
+        cutOff="16:00",
+    )
+
+    answer = await scene.payments.schedule(a_payment(execute_at=asked))
+
+    assert answer.scheduled_at == datetime.fromisoformat(scheduled)
+    (row,) = await scene.rows()
+    assert row["execute_at"] == datetime.fromisoformat(asked)
+
+
+async def test_a_calendar_that_never_opens_refuses_the_payment(scene: Scene) -> None:
+    blackout = {"from": "2030-01-01T00:00:00Z", "until": "2040-01-01T00:00:00Z"}
+    await calendar(scene, blackouts=[blackout])
+
+    with pytest.raises(InvalidInput, match="nothing is open"):
+        await scene.payments.schedule(a_payment())
+
+    assert await scene.rows() == []
+
+
+async def test_a_slot_pool_of_the_lane_decides_about_the_instant(scene: Scene) -> None:
+    """Payments asked for one instant get places under the pool's capacity."""
+    async with scene.app.pool.acquire() as db:
+        await set_lane(db, "payment", who="test", slot_pool="default")
+
+    answers = await scene.payments.schedule_many(
+        [a_payment(f"p-{n}", execute_at=SOON) for n in range(250)]
+    )
+
+    instants = [each.scheduled_at for each in answers if isinstance(each, Scheduled)]
+    assert len(instants) == 250
+    assert min(each for each in instants if each is not None) == SOON
+    assert len(set(instants)) > 100
+    rows = await scene.rows()
+    due = await scene.app.pool.fetch("SELECT key, due_at FROM penstock.item")
+    assert {row["payment_id"]: row["scheduled_at"] for row in rows} == {
+        row["key"]: row["due_at"] for row in due
+    }

@@ -1,0 +1,70 @@
+"""A worker that dies with kill -9 when Temporal has started workflows, before that is recorded.
+
+`python -m tests.fault.temporal_worker worker|dispatch DSN TARGET QUEUE`
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from penstock import Penstock
+from penstock.compose import mail, outbox, payments, webhooks
+from penstock.compose.temporal import start_on
+from penstock.contract import Resources, Runtime
+from penstock.domains.payments.loader import ON_TEMPORAL
+from penstock.domains.payments.runtime import build as build_domain
+from penstock.domains.payments.temporal.dispatcher_activities import DispatcherActivities
+from penstock.domains.payments.temporal.dispatcher_workflow import DispatcherWorkflow
+from penstock.domains.payments.temporal.engine import NewExecution, NotStarted, TemporalEngine
+from penstock.integrations.temporal.client import connect
+from penstock.integrations.temporal.worker import WorkerSpec, run_workers
+
+
+async def main(kind: str, dsn: str, target: str, queue: str) -> None:  # noqa: PLR0917  As argv.
+    client = await connect(target)
+
+    async def start_and_die(executions: Sequence[NewExecution]) -> list[NotStarted | None]:
+        await start_on(client, executions)
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("it is dead")
+
+    def build(resources: Resources) -> Runtime:
+        engine = TemporalEngine(
+            pool=resources.pool, clock=resources.clock, start=start_and_die, log=resources.log
+        )
+        return build_domain(resources, engines=dict.fromkeys(ON_TEMPORAL, engine.handle_many))
+
+    domains = [
+        webhooks.DOMAIN,
+        mail.DOMAIN,
+        outbox.DOMAIN,
+        replace(payments.DOMAIN, build=build),
+    ]
+    async with Penstock(dsn=dsn, domains=domains) as app:
+        if kind == "worker":
+            await app.run_worker(asyncio.Event(), lanes=["payment"])
+            return
+        resources = app.resources
+        activities = DispatcherActivities(
+            pool=resources.pool, start=start_and_die, meter=resources.meter, log=resources.log
+        )
+        spec = WorkerSpec(
+            task_queue=queue,
+            workflows=[DispatcherWorkflow],
+            activities=[
+                activities.read_dispatch_config,
+                activities.claim_batch,
+                activities.dispatch_batch,
+                activities.record_results,
+            ],
+            workflows_at_once=5,
+            activities_at_once=10,
+        )
+        await run_workers(client, [spec], asyncio.Event(), grace=resources.settings.shutdown_grace)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,152 @@
+"""Workers and Temporal that die with kill -9: each payment has one run, and is paid once."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from penstock.base.aio import alongside
+from penstock.base.clock import FakeClock
+from tests.domains.outbox.sending.ledger import Ledger, keeping
+from tests.domains.payments.temporal.scene import TemporalScene, opened_on_temporal
+from tests.e2e.command import penstock
+from tests.fault.waiting import until
+from tests.temporal_server import TemporalServer
+
+PATIENCE = 60.0  # Seconds; a busy machine starts a process in a few.
+LEASE = timedelta(seconds=2)
+COUNT = 8
+
+
+@pytest.fixture
+async def ledger() -> AsyncGenerator[Ledger]:
+    async with keeping(Ledger()) as kept:
+        yield kept
+
+
+@pytest.fixture
+async def scene(
+    dsn: str, *, clock: FakeClock, ledger: Ledger, temporal: TemporalServer
+) -> AsyncGenerator[TemporalScene]:
+    async with opened_on_temporal(dsn, clock, ledger, target=temporal.target) as opened:
+        await opened.payments.set_lane(lease=LEASE)
+        yield opened
+
+
+async def die_after_start(scene: TemporalScene, kind: str, *, target: str) -> None:
+    """Run a worker that is killed between the start of workflows and their mark."""
+    dsn = scene.payments.app.address
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.fault.temporal_worker", kind, dsn, target, scene.dispatch_queue
+    )
+    async with asyncio.timeout(PATIENCE):
+        assert await process.wait() == -signal.SIGKILL
+
+
+async def is_done(scene: TemporalScene) -> bool:
+    return set(await scene.payments.item_states()) == {"done"}
+
+
+async def assert_paid_once(scene: TemporalScene, payment_ids: list[str], ledger: Ledger) -> None:
+    for each in payment_ids:
+        assert len(await scene.runs(each)) == 1
+    await scene.payments.run()
+    assert sorted(ledger.bookings) == payment_ids
+
+
+@pytest.mark.covers("A42", "A87")
+async def test_a_worker_that_dies_between_start_and_mark_pays_once(
+    scene: TemporalScene, *, ledger: Ledger, temporal: TemporalServer
+) -> None:
+    """The executions have closed when the payments are claimed again."""
+    payment_ids = scene.ids(COUNT)
+    await scene.payments.schedule(*payment_ids)
+    app, stop = scene.payments.app, asyncio.Event()
+    async with scene.workers("exec"):
+        await die_after_start(scene, "worker", target=temporal.target)
+        results = [await scene.result(each) for each in payment_ids]
+    assert results == ["PROCESSING"] * COUNT
+    assert set(await scene.payments.item_states()) <= {"leased", "ready"}
+
+    async with alongside(app.run_sweeper(), app.run_worker(stop, lanes=["payment"])):
+        await until(lambda: is_done(scene), within=PATIENCE)
+        stop.set()
+
+    await assert_paid_once(scene, payment_ids, ledger)
+    attempts = await app.pool.fetch("SELECT outcome FROM penstock.attempt ORDER BY attempt")
+    assert [row["outcome"] for row in attempts[: 2 * COUNT]].count("lost") == COUNT
+
+
+@pytest.mark.covers("A42")
+async def test_a_dispatcher_that_dies_between_start_and_mark_pays_once(
+    scene: TemporalScene, *, ledger: Ledger, temporal: TemporalServer
+) -> None:
+    payment_ids = scene.ids(COUNT)
+    await scene.payments.schedule(*payment_ids)
+    await scene.use("temporal_schedule")
+    async with scene.workers("exec"):
+        await scene.begin_dispatch()
+        await die_after_start(scene, "dispatch", target=temporal.target)
+        results = [await scene.result(each) for each in payment_ids]
+    assert results == ["PROCESSING"] * COUNT
+
+    async with scene.workers("dispatch"), alongside(scene.payments.app.run_sweeper()):
+        await until(lambda: _is_ready(scene), within=PATIENCE)
+        assert await scene.dispatch() == COUNT
+
+    assert await is_done(scene)
+    await assert_paid_once(scene, payment_ids, ledger)
+
+
+async def _is_ready(scene: TemporalScene) -> bool:
+    return set(await scene.payments.item_states()) == {"ready"}
+
+
+async def test_temporal_and_its_workers_die_and_each_payment_is_paid_once(
+    dsn: str,
+    *,
+    clock: FakeClock,
+    ledger: Ledger,
+    mortal_temporal: TemporalServer,
+    tmp_path: Path,
+) -> None:
+    """Executions go on where they stopped, with another worker and a server that has restarted."""
+    target = mortal_temporal.target
+    environment = {
+        "PENSTOCK_DATABASE_URL": dsn,
+        "PENSTOCK_DOMAINS": "webhooks mail outbox payments",
+        "TEMPORAL_TARGET": target,
+    }
+    async with opened_on_temporal(dsn, clock, ledger, target=target) as scene:
+        payment_ids = scene.ids(4 * COUNT)
+        await scene.payments.schedule(*payment_ids)
+        scene.exec_queue = "payment-exec-task-queue"
+        await scene.use("temporal")
+        options = ("temporal", "worker", "--only", "exec")
+
+        with penstock(*options, folder=tmp_path, environment=environment) as first:
+            await scene.payments.run_payments()
+            await until(lambda: _has_accepted(scene), within=PATIENCE)
+            await asyncio.to_thread(first.stop, signal.SIGKILL)
+        mortal_temporal.kill()
+        mortal_temporal.start()
+        with penstock(*options, folder=tmp_path, environment=environment) as second:
+            async with asyncio.timeout(2 * PATIENCE):
+                results = [await scene.result(each) for each in payment_ids]
+            await asyncio.to_thread(second.stop)
+
+        assert set(results) == {"PROCESSING"}
+        await assert_paid_once(scene, sorted(payment_ids), ledger)
+
+
+async def _has_accepted(scene: TemporalScene) -> bool:
+    """Return whether an execution has begun."""
+    return bool(
+        await scene.payments.app.pool.fetchval(
+            "SELECT EXISTS (SELECT FROM penstock.payment WHERE status <> 'SCHEDULED')"
+        )
+    )

@@ -1,0 +1,88 @@
+"""The statements of phase B cost what their own batch needs, with 30,000 payments around."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from penstock.domains.payments import dispatch_log, execute, loader, results
+from tests.plan.explain import Explainer
+
+BATCH = 300
+COUNT = 30_000
+PAGES_PER_PAYMENT = 40  # Rows and indexes of payment, context and log.
+PAGES_ONCE = 400
+
+FILL = """
+    WITH numbered AS (
+        SELECT 'p-' || n AS payment_id, lpad(n::text, 32, '0')::uuid AS outbox_id,
+            now() + n * interval '1 second' AS at
+        FROM generate_series(1, $1::integer) AS n
+    ), context AS (
+        INSERT INTO penstock.payment_exec_context
+            (payment_id, item_type, context_json, context_version)
+        SELECT payment_id, 'PAYMENT', '{"amount": "12.50"}', 1 FROM numbered
+    )
+    INSERT INTO penstock.payment (
+        payment_id, item_type, status, amount, currency, debtor, creditor, participant_id,
+        rail_type, scheduled_at, outbox_id, content_hash, created_by, created_at, updated_at)
+    SELECT payment_id, 'PAYMENT', 'SCHEDULED', 12.50, 'EUR', '{}', '{}', 'shop', 'simulator', at,
+        outbox_id, repeat('a', 64), 'test', now(), now()
+    FROM numbered
+"""
+IDS = [f"p-{number}" for number in range(1_000, 1_000 + BATCH)]
+OUTBOX_IDS = [UUID(f"{number:032d}") for number in range(1_000, 1_000 + BATCH)]
+
+
+@pytest.fixture
+async def filled(explainer: Explainer) -> Explainer:
+    """The explainer, with payments and without statistics about them."""
+    await explainer.db.execute(FILL, COUNT)
+    return explainer
+
+
+def assert_bounded(explainer: Explainer, query: str) -> None:
+    explained = explainer.of(query)
+    assert explained.walked == []
+    assert explained.buffers <= PAGES_ONCE + PAGES_PER_PAYMENT * BATCH, explained.buffers
+
+
+@pytest.mark.parametrize(
+    ("query", "arguments"),
+    [
+        (loader.LOAD_PAYMENTS, (IDS,)),
+        (execute.LOCK_PAYMENTS, (IDS,)),
+        (execute.MOVE_EXECUTED, (IDS, OUTBOX_IDS)),
+        (execute.REJECT_PAYMENTS, (IDS, ["refused"] * BATCH)),
+        (results.FIND_EXECUTED, (IDS, OUTBOX_IDS)),
+        (
+            results.MOVE_BY_RESULT,
+            (IDS, ["SCHEDULED"], "REJECTED", ["refused"] * BATCH, [None] * BATCH),
+        ),
+    ],
+    ids=["load", "lock", "move", "reject", "find", "move by result"],
+)
+async def test_a_batch_is_found_by_the_ids_of_its_payments(
+    filled: Explainer, *, query: Any, arguments: tuple[Any, ...]
+) -> None:
+    rows = await filled.fetch(query, *arguments)
+
+    assert len(rows) == BATCH
+    assert_bounded(filled, query)
+
+
+async def test_a_batch_is_logged_without_reading_the_log(filled: Explainer) -> None:
+    """Its earlier parts are found by the batch, among those of all others."""
+    await filled.db.execute(
+        "INSERT INTO penstock.dispatch_audit_log (batch_id, item_type, payment_id, action)"
+        " SELECT 'BATCH-' || n % 100, 'PAYMENT', 'p-' || n, 'DISPATCHED'"
+        " FROM generate_series(1, $1::integer) AS n",
+        COUNT,
+    )
+
+    await filled.fetch(
+        dispatch_log.LOG_DISPATCHES, 1_000_000_007, "PAYMENT", IDS,
+        ["DISPATCHED"] * BATCH, [None] * BATCH,
+    )  # fmt: skip
+
+    assert_bounded(filled, dispatch_log.LOG_DISPATCHES)
