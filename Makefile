@@ -13,7 +13,7 @@ UV := $(VENV)/uv
 COMPILE := $(UV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --no-header --no-annotate --no-emit-index-url --no-config
 RUN_EXTRAS := --extra api --extra embedded --extra kafka --extra mail --extra outbox \
-  --extra redis
+  --extra redis --extra temporal
 
 # Tests wait for most of their time, so there are more processes than cores.
 PROCESSES ?= 6
@@ -32,7 +32,7 @@ help: ## Print this list
 up: $(RUN) ## Run everything in one process on an embedded PostgreSQL
 	@$(VENV)/bin/penstock up
 
-demo: $(DEMO) ## Send 100,000 items through a rate-limited lane and plot the rate
+demo: $(DEMO) ## Schedule, execute and pay 100,000 payments, and plot the rate
 	@$(VENV)/bin/penstock demo
 
 test: $(DEV) ## Run the whole suite on a real PostgreSQL (T="-k word" narrows it)
@@ -92,7 +92,7 @@ $(RUN): $(LOCKS)/run.txt $(LOCKS)/uv.txt pyproject.toml
 	@touch $@
 
 $(DEMO): $(RUN) $(LOCKS)/demo.txt
-	@echo "installing what the plots need"
+	@echo "installing what the demo needs"
 	@$(call install,demo.txt)
 	@touch $@
 

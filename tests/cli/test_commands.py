@@ -187,9 +187,10 @@ def test_lane_diff_names_the_lanes_that_do_not_exist(
 
 @pytest.mark.usefixtures("lane")
 def test_lanes_are_listed_for_people_and_for_programs(cli: Cli) -> None:
-    assert cli("lane", "list").out.splitlines()[1].startswith(LANE)
-    (line,) = cli("lane", "list", "--json").out.splitlines()
-    assert json.loads(line)["ready"] == 0
+    _, first, second = cli("lane", "list").out.splitlines()
+    assert [line.split()[0] for line in (first, second)] == sorted([LANE, "payment"])
+    shown = [json.loads(line) for line in cli("lane", "list", "--json").out.splitlines()]
+    assert {each["name"]: each["ready"] for each in shown} == {LANE: 0, "payment": 0}
 
 
 # ---------------------------------------------------------------------------------------- items
@@ -473,7 +474,7 @@ def test_without_a_database_the_error_names_penstock_up(bare_cli: Cli, tmp_path:
         ["up", "--app", "nowhere:app"],
         ["worker", "--app", "json:loads"],
         ["worker", "--app", "json:nothing"],
-        ["demo", "--items", "0"],
+        ["demo", "--payments", "0"],
     ],
     ids=" ".join,
 )
@@ -511,7 +512,7 @@ def test_the_demo_names_the_extra_that_is_missing(
     ended = bare_cli("demo")
 
     assert ended.code == 4
-    assert ended.err == "penstock: the plot of the demo needs: pip install 'penstock[demo]'\n"
+    assert ended.err == "penstock: the demo needs: pip install 'penstock[demo]'\n"
 
 
 @pytest.mark.usefixtures("lane")
@@ -692,7 +693,7 @@ async def test_the_doctor_names_an_item_behind_a_dead_head(cli: Cli, db: Pool) -
 
     lines = cli("doctor").out.splitlines()
 
-    assert "blocked keys    none" in before
+    assert ["ok", "blocked", "keys", "none"] in [line.split() for line in before.splitlines()]
     (found,) = [line for line in lines if "blocked keys" in line]
     assert found.startswith("warn")
     assert f"1 in {LANE}; item {follower} waits for dead item {head}" in found

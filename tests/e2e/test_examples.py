@@ -35,6 +35,14 @@ OUTPUT = {
         "salary-2 is number 3 of acme, and paid: True",
         "rent-april again is the same instruction: True",
     ],
+    "payments.py": [
+        "rent-2031-03 was rolled back",
+        "rent-2031-04 again is new: False",
+        "rent-2031-04 with another amount is a conflict",
+        "rent-2031-05 at 02.05. 09:00 is SCHEDULED",
+        "rent-2031-06 at 01.03. 16:00 is CANCELLED",
+        "rent-2031-04 at 01.03. 16:00 is SCHEDULED",
+    ],
     "slots.py": [
         "forecast: from 16:00:00 to 16:00:39.960000",
         "booked: from 16:00:00 to 16:00:39.960000",
@@ -60,7 +68,7 @@ OUTPUT = {
 }
 
 
-# No program: tests/domains/outbox/test_own_rail.py imports it.
+# No program: tests/domains/outbox/rails/test_own_rail.py imports it.
 IMPORTED = {"own_rail.py"}
 
 

@@ -105,5 +105,5 @@ def test_a_dump_is_restored_into_another_folder_with_its_lanes_paused(tmp_path: 
         assert up.stop() == 0
     assert again == f"{item_id} no"
     assert re.search(r"^ok +schema +up to date", found, re.MULTILINE)
-    assert re.search(r"^warn +paused lanes +mail, penstock\.mail, ", found, re.MULTILINE)
+    assert re.search(r"^warn +paused lanes +mail, payment, penstock\.mail, ", found, re.MULTILINE)
     assert not any("admin key" in line for line in up.lines)  # The keys are those of the source.

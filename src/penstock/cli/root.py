@@ -13,13 +13,14 @@ from penstock.cli.bench import bench
 from penstock.cli.dead import dead
 from penstock.cli.demo import demo
 from penstock.cli.doctor import doctor
-from penstock.cli.errors import BadApp
+from penstock.cli.errors import BadApp, WorkerNotStarted
 from penstock.cli.item import item
 from penstock.cli.kafka import kafka
 from penstock.cli.key import key
 from penstock.cli.lane import lane
 from penstock.cli.migrate import migrate
 from penstock.cli.serve import serve
+from penstock.cli.temporal import temporal
 from penstock.cli.up import up
 from penstock.cli.worker import worker
 from penstock.compose.domains import KERNEL, chosen_domains
@@ -27,7 +28,7 @@ from penstock.console import exits
 from penstock.contract import check_domains
 
 VERBS = (
-    up, serve, worker, migrate, demo, lane, item, dead, kafka, key, doctor, bench,
+    up, serve, worker, migrate, demo, lane, item, dead, kafka, temporal, key, doctor, bench,
 )  # fmt: skip
 
 
@@ -48,7 +49,7 @@ def command_line() -> click.Group:
         chosen = settings()
         configure(chosen.log_level, chosen.log_format)
 
-    own = replace(KERNEL, commands=VERBS, errors=(*KERNEL.errors, BadApp))
+    own = replace(KERNEL, commands=VERBS, errors=(*KERNEL.errors, BadApp, WorkerNotStarted))
     domains = (own, *chosen_domains())
     check_domains(domains)
     for domain in domains:

@@ -8,6 +8,7 @@ from penstock.app import Penstock
 from penstock.base.aio import alongside
 from penstock.base.settings import settings
 from penstock.cli.first_key import ensure_admin_key
+from penstock.cli.hints import commands
 from penstock.cli.lifetime import listening, opened, work_until_asked
 from penstock.cli.load import load_app
 from penstock.console.database import data_dir_option, no_migrate_option
@@ -67,11 +68,21 @@ def up(
         ):
             stop.started()
             _announce(app, url, token, as_json=as_json)
-            if spec is None and not as_json:
-                click.echo("  hint: give your own handlers with --app module:name")
+            if not as_json:
+                _print_hints(app, url, has_own_app=spec is not None)
             await (stop.asked.wait() if no_worker else work_until_asked(app, stop))
 
     run_until_stopped(run)
+
+
+def _print_hints(app: Penstock, url: str, *, has_own_app: bool) -> None:
+    """Print a command for each domain; in a program of the user's own, nothing."""
+    if has_own_app:
+        return
+    click.echo("try these, after export KEY=… with an API key:")
+    for what, command in commands(url, [domain.name for domain in app.all_domains()]):
+        click.echo(f"  # {what}\n  {command}")
+    click.echo("  hint: give your own handlers with --app module:name")
 
 
 def _announce(app: Penstock, url: str, token: str | None, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`penstock demo`: a burst against a rate limit, with progress, a table and plots."""
+"""`penstock demo`: payments from the intake to the rail, with events and mails, all counted."""
 
 from penstock.cli.demo.command import demo
 

@@ -1,0 +1,67 @@
+"""The five jobs of the README, typed as they stand while `penstock up` runs."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+
+from penstock.cli.hints import commands
+from penstock.compose.domains import BUILT_IN
+from tests.docs.pages import ROOT, blocks_of, commands_of
+from tests.e2e.command import penstock
+
+PRINTED = "http://127.0.0.1:8080"
+DOMAINS = ["slots", "webhooks", "mail", "outbox", "payments"]
+
+
+def typed() -> list[str]:
+    """Return the commands of the block with the five jobs."""
+    (block,) = (each for each in blocks_of(ROOT / "README.md", "sh") if "export KEY" in each.code)
+    return [line for line in commands_of(block) if line.startswith("curl")]
+
+
+def test_the_readme_has_one_job_of_each_domain() -> None:
+    assert typed() == [command for _, command in commands(PRINTED, DOMAINS)]
+    assert {domain.name for domain in BUILT_IN} == set(DOMAINS)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_five_jobs_work_on_a_fresh_database_and_twice(folder: Path) -> None:
+    """The second time is a repeat, which must be answered and must pay nothing again."""
+    with penstock("up", "--port", "0", folder=folder) as up:
+        url = str(up.wait_for(r"api +(http://\S+)").group(1))
+        key = str(up.wait_for(r"admin key +(psk_\S+)").group(1))
+        for command in typed() * 2:
+            answer = run(command.replace(PRINTED, url), key)
+            assert '"status":4' not in answer, command
+        for _, hint in commands(url, DOMAINS):
+            up.wait_for(rf"^  {re.escape(hint)}$")
+        headers = {"Authorization": f"Bearer {key}"}
+        while len(paid(url, headers)) < 2:
+            pass
+        assert sorted(paid(url, headers)) == ["pay-1", "pay-2"]
+        assert up.stop() == 0
+
+
+def run(command: str, key: str) -> str:
+    """Type a command into a shell; its answer must be one of success."""
+    done = subprocess.run(
+        f"{command} --fail-with-body",
+        shell=True,
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KEY": key},
+    )
+    assert done.returncode == 0, (command, done.stdout, done.stderr)
+    return done.stdout
+
+
+def paid(url: str, headers: dict[str, str]) -> list[str]:
+    """Return what the rail was paid, by instruction."""
+    answer = httpx.get(f"{url}/outbox/simulator/ledger", headers=headers)
+    return [each["instruction_id"] for each in answer.json()["payments"]]
