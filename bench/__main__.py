@@ -5,19 +5,21 @@ import asyncio
 import contextlib
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from bench.bars import CASES
 from bench.measure import Bench, Sizes
 from bench.registry import PEERS, Peer, Subject, our_subject, peer_subject
-from bench.report import Report
+from bench.report import RESULT, Report
 from bench.server import server
 
-RESULT: Final = Path(__file__).parent / "results" / "latest.json"
 QUICK_ITEMS: Final = 100_000
 FULL_ITEMS: Final = 1_000_000
 KEYS: Final = 20_000
+QUICK_INSTRUCTIONS: Final = 50_000
+PARTICIPANTS: Final = 10_000
 EXIT_INTERRUPTED: Final = 130
 
 
@@ -91,7 +93,7 @@ async def _run(options: argparse.Namespace, report: Report) -> None:
             )
             for name in options.only or CASES:
                 report.say(f"{name}: {(CASES[name].__doc__ or '').splitlines()[0]}")
-                report.rows.extend(await CASES[name](bench))
+                report.rows += [replace(row, case=name) for row in await CASES[name](bench)]
     finally:
         report.stop()
 
@@ -103,11 +105,14 @@ def _chosen(options: argparse.Namespace) -> list[Peer]:
 def _sizes(options: argparse.Namespace) -> Sizes:
     quick: bool = options.quick
     items: int = options.items or (QUICK_ITEMS if quick else FULL_ITEMS)
+    instructions: int = options.items or (QUICK_INSTRUCTIONS if quick else FULL_ITEMS)
     return Sizes(
         items=items,
         others=items,
         backlog=items * 10,
         keys=min(KEYS, items // 5),
+        instructions=instructions,
+        participants=min(PARTICIPANTS, instructions // 25),
         latency_samples=50 if quick else 300,
         rate_seconds=5.0 if quick else 30.0,
         rate_runs=2 if quick else 10,

@@ -11,7 +11,18 @@ from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-from bench import idle, key_limits, mail, measure, slots, webhooks
+from bench import (
+    idle,
+    key_limits,
+    mail,
+    measure,
+    outbox,
+    payment_rate,
+    payments,
+    slots,
+    temporal,
+    webhooks,
+)
 from bench.adapter import adapter
 from bench.arrivals import busiest_second
 from bench.figures import (
@@ -151,6 +162,10 @@ CASES: Final[dict[str, Case]] = {
     **slots.CASES,
     **webhooks.CASES,
     **mail.CASES,
+    **outbox.CASES,
+    **payments.CASES,
+    **payment_rate.CASES,
+    **temporal.CASES,
 }
 
 

@@ -45,6 +45,7 @@ class Row:
     bar: str
     verdict: Verdict
     note: str = ""
+    case: str = ""
 
 
 def at_least(limit: float, text: str | None = None) -> Bar:

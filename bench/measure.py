@@ -33,6 +33,8 @@ class Sizes:
     others: int
     backlog: int
     keys: int
+    instructions: int
+    participants: int
     latency_samples: int
     rate_seconds: float
     rate_runs: int

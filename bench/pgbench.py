@@ -31,9 +31,10 @@ SETTLE_ARGUMENTS: Final = (
     "NULL", "false",
 )  # fmt: skip
 CLAIM_ARGUMENTS: Final = (
-    "1", ":cursor_due::timestamptz", ":cursor_id::bigint", ":batch", "'pgbench'",
+    "(SELECT lane_id FROM penstock.lane WHERE name = 'bench')",
+    ":cursor_due::timestamptz", ":cursor_id::bigint", ":batch", "'pgbench'",
     "interval '200 milliseconds'", "NULL", "interval '30 milliseconds'",
-    "interval '30 milliseconds'",
+    "interval '30 milliseconds'", "true",
 )  # fmt: skip
 KEPT: Final = """
 SELECT max(token) AS token, array_agg(id)::text AS ids, array_agg(0)::text AS durations,

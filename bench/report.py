@@ -23,6 +23,7 @@ STYLES: dict[Verdict, str] = {
     "skipped": "yellow",
     "shown": "dim",
 }
+RESULT = Path(__file__).parent / "results" / "latest.json"
 OTHERS_PERCENT_WORTH_SAYING = 5.0
 LOG_COLUMNS = 130
 
