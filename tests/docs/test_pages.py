@@ -97,10 +97,7 @@ def test_an_alert_watches_a_metric_that_exists(block: Block) -> None:
 
 @pytest.mark.covers("A71", "E57", "E58", "E59", "E60")
 def test_the_alerts_are_written_down() -> None:
-    """Rules that everybody would write anew are there to be copied; their metrics exist, see above.
-
-    A72 has a rule too, but nothing counts failed starts of workflows yet.
-    """
+    """Rules that everybody would write anew are there to be copied; see above for metrics."""
     rules = {
         number: f"{expression.strip()} for {lasting or '0m'}"
         for number, expression, lasting in re.findall(
@@ -167,7 +164,7 @@ def paths() -> set[tuple[str, str]]:
 
 def asked_by(words: list[str]) -> tuple[str, str]:
     """Return the method and the path that a curl command asks for."""
-    method = "POST" if "-d" in words else "GET"
+    method = "POST" if {"-d", "--json"} & set(words) else "GET"
     if "-X" in words:
         method = words[words.index("-X") + 1]
     (url,) = (word for word in words if word.startswith(API))
