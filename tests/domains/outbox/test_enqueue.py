@@ -620,6 +620,29 @@ async def test_sql_refuses_what_is_not_exact(scene: Scene, payload: str) -> None
         )
 
 
+@pytest.mark.parametrize("currency", ["EU", "EURO", "E1R", "EÜR", ""])
+async def test_sql_refuses_what_is_not_a_code_of_a_currency(scene: Scene, currency: str) -> None:
+    payload = json.dumps({"amount": "1", "currency": currency, "destination": {}})
+
+    with pytest.raises(asyncpg.InvalidParameterValueError, match=r"payload\.currency"):
+        await scene.app.pool.fetchrow(SEND, "i", "p", "k", "simulator", payload)
+
+
+@pytest.mark.parametrize("rail_type", ["", "Sepa", "se pa", ".sepa", "-sepa", "_sepa", "s" * 64])
+async def test_sql_refuses_a_rail_type_that_is_not_a_slug(scene: Scene, rail_type: str) -> None:
+    with pytest.raises(asyncpg.CheckViolationError, match="rail_type_is_a_slug"):
+        await scene.app.pool.fetchrow(SEND, "i", "p", "k", rail_type, json.dumps(a_payload()))
+
+
+async def test_sql_accepts_every_character_of_a_slug(scene: Scene) -> None:
+    rail_type = "abcdefghijklmnopqrstuvwxyz0123456789_.-"
+
+    await scene.app.pool.fetchrow(SEND, "i", "p", "k", rail_type, json.dumps(a_payload()))
+
+    (row,) = await scene.pending()
+    assert row["rail_type"] == rail_type
+
+
 async def test_only_the_outbox_enqueues_into_its_lane(scene: Scene) -> None:
     """An item without an instruction could not be sent, and would block its participant."""
     with pytest.raises(LaneIsOwned, match="/outbox/instructions"):

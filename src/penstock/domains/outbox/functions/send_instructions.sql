@@ -23,6 +23,7 @@ CREATE OR REPLACE FUNCTION penstock.send_instructions(
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
+    amounts numeric[];
     ids uuid[];
     are_new boolean[];
     hashes bytea[];
@@ -33,9 +34,10 @@ DECLARE
     refused record;
     known record;
 BEGIN
-    SELECT g.index, penstock.outbox_fault(g.payload) AS fault INTO refused
-    FROM unnest(payloads) WITH ORDINALITY AS g (payload, index)
-    WHERE penstock.outbox_fault(g.payload) IS NOT NULL
+    amounts := ARRAY(SELECT penstock.outbox_amount(g.payload) FROM unnest(payloads) AS g (payload));
+    SELECT g.index, penstock.outbox_fault(g.payload, g.amount) AS fault INTO refused
+    FROM unnest(payloads, amounts) WITH ORDINALITY AS g (payload, amount, index)
+    WHERE penstock.outbox_fault(g.payload, g.amount) IS NOT NULL
     LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION '%', refused.fault USING ERRCODE = 'invalid_parameter_value',
@@ -124,10 +126,10 @@ BEGIN
             SELECT g.*, row_number() OVER (ORDER BY g.index) AS place
             FROM unnest(
                 ids, are_new, sequence_ids, instruction_ids, participant_ids, idempotency_keys,
-                rail_types, payloads, next_attempt_ats
+                rail_types, payloads, amounts, next_attempt_ats
             ) WITH ORDINALITY
                 AS g (outbox_id, is_new, sequence_id, instruction_id, participant_id, idempotency_key,
-                    rail_type, payload, next_attempt_at, index)
+                    rail_type, payload, amount, next_attempt_at, index)
             WHERE g.is_new
         ), listed AS MATERIALIZED (
             SELECT array_agg(jsonb_build_object('outbox_id', outbox_id) ORDER BY place) AS payloads,
@@ -146,7 +148,7 @@ BEGIN
             payload, amount, currency, created_at, created_by)
         SELECT accepted.outbox_id, item.item_id, accepted.instruction_id, accepted.participant_id,
             accepted.sequence_id, accepted.idempotency_key, accepted.rail_type, accepted.payload,
-            penstock.outbox_amount(accepted.payload), accepted.payload ->> 'currency',
+            accepted.amount, accepted.payload ->> 'currency',
             send_instructions.at, send_instructions.who
         FROM accepted JOIN item USING (place);
 

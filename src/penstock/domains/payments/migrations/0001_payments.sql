@@ -23,7 +23,8 @@ CREATE TABLE penstock.payment_item_type (
 -- changed by penstock.move_payments alone, which expects an earlier status, and is in no
 -- index, also not in a condition: a move then writes no index, if the page has room for the new version.
 -- A batch moves all rows of a page at once, so half of each page is left free: with a fifth, 30 % of the
--- moves found room.
+-- moves found room. Every move checks the whole row again, so its checks are no patterns: those took a
+-- third of the time of a move.
 CREATE TABLE penstock.payment (
     payment_id text COLLATE "C" PRIMARY KEY,
     item_type text COLLATE "C" NOT NULL,
@@ -53,8 +54,10 @@ CREATE TABLE penstock.payment (
     CONSTRAINT status_is_known CHECK (status IN ('SCHEDULED', 'ACCEPTED', 'PROCESSING', 'SETTLED',
         'REJECTED', 'RETURNED', 'CANCELLED', 'UNKNOWN')),
     CONSTRAINT amount_is_above_zero CHECK (amount > 0),
-    CONSTRAINT currency_has_three_letters CHECK (currency ~ '^[A-Z]{3}$'),
-    CONSTRAINT content_hash_is_a_sha256 CHECK (content_hash ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT currency_has_three_letters CHECK (
+        length(currency) = 3 AND translate(currency, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', '') = ''),
+    CONSTRAINT content_hash_is_a_sha256 CHECK (
+        length(content_hash) = 64 AND translate(content_hash, '0123456789abcdef', '') = ''),
     CONSTRAINT reason_is_short CHECK (length(reason) <= 1000)
 ) WITH (fillfactor = 50);
 CREATE INDEX payment_by_time ON penstock.payment (scheduled_at, payment_id);
