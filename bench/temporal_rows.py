@@ -6,7 +6,7 @@ keeps of closed ones.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -123,7 +123,10 @@ async def _sleeping(bench: Bench) -> Figures:
 
 async def _dispatched(bench: Bench, engine: Engine) -> Figures:
     """Schedule the payments as rows, and let them be dispatched at the pace."""
-    async with temporal(keeps_file=True) as on, _dispatching(bench, engine, on) as app:
+    async with (
+        temporal(keeps_file=True) as on,
+        dispatching(bench, engine, on, count=WAITING, policy=POLICIES[engine]) as app,
+    ):
         seen = await _watched(bench, on)
         executed = await app.pool.fetchval(COUNT_EXECUTED)
     if not executed:
@@ -132,7 +135,9 @@ async def _dispatched(bench: Bench, engine: Engine) -> Figures:
 
 
 @asynccontextmanager
-async def _dispatching(bench: Bench, engine: Engine, on: Temporal) -> AsyncGenerator[Penstock]:
+async def dispatching(
+    bench: Bench, engine: Engine, on: Temporal, *, count: int, policy: Mapping[str, Any]
+) -> AsyncGenerator[Penstock]:
     """Schedule payments that are due at once, and run all workers that the engine needs."""
     log.configure("error")  # The rail is faster than the last step, which is a warning.
     chosen = TemporalSettings(temporal_target=on.server.target)
@@ -143,12 +148,12 @@ async def _dispatching(bench: Bench, engine: Engine, on: Temporal) -> AsyncGener
         Penstock(bench.server.dsn(database), domains=domains) as app,
     ):
         async with app.pool.acquire() as db:
-            await set_lane(db, LANE, who=WHO, jitter_window=timedelta(0), **POLICIES[engine])
+            await set_lane(db, LANE, who=WHO, jitter_window=timedelta(0), **policy)
             await db.execute(SET_ENGINE, engine)
             keep = make_keep(on.client)
             for row in await list_item_types(db):
                 await keep(row)
-        await app.api(Payments).schedule_many([_payment(number) for number in range(WAITING)])
+        await app.api(Payments).schedule_many([_payment(number) for number in range(count)])
         specs = worker_specs(app.resources, on.client, ["dispatch", "exec"])
         async with (
             temporal_workers(on, specs),
