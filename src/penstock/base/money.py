@@ -17,6 +17,7 @@ from penstock.base.errors import InvalidInput
 
 DIGITS_MAX = 18  # Of minor units: the limit of ISO 20022, and within a bigint.
 MINOR_MAX = 10**DIGITS_MAX - 1
+LIMIT_MAX = Decimal(10) ** DIGITS_MAX  # More than any amount.
 
 _AMOUNT = re.compile(r"(0|[1-9][0-9]*)(?:\.([0-9]+))?", re.ASCII)
 _TEXT_MAX = 40  # A longer text is refused before it is searched.
@@ -60,6 +61,19 @@ def read_money(payload: Mapping[str, object], *, prefix: str = "payload.") -> In
     if count > MINOR_MAX:
         raise InvalidInput(field, f"must have at most {DIGITS_MAX} digits")
     return InstructedAmount(Decimal(count).scaleb(-exponent_of(currency)), currency)
+
+
+def check_limits(limits: Mapping[str, Decimal | None], currency: str) -> None:
+    """Raise InvalidInput, with the field, for limits of amounts that cannot be meant like this."""
+    decimals = exponent_of(_read_currency(currency, "currency"))
+    for field, amount in limits.items():
+        if amount is None:
+            continue
+        if not (amount.is_finite() and 0 <= amount <= LIMIT_MAX):
+            raise InvalidInput(field, "must be an amount of zero or more")
+        if len(f"{amount:f}".partition(".")[2]) > decimals:
+            # 100.000 may be meant as a hundred thousand, and would be a hundred.
+            raise InvalidInput(field, f"has more than the {decimals} decimals of {currency}")
 
 
 def exponent_of(currency: str) -> int:

@@ -81,6 +81,7 @@ async def test_a_limit_applies_to_the_next_payment_and_is_audited(scene: Scene) 
         {"amount_max": "-1"},
         {"amount_max": 10},
         {"amount_max": "1", "currency": "EUX"},
+        {"amount_max": "100.000"},
         {"amount_max": "1", "participant_id": ""},
         {"amount_max": "1", "participant_id": "a\x00"},
     ],

@@ -331,6 +331,43 @@ async def test_a_participant_without_instructions_is_stopped_with_a_notice(scene
     assert "notice" not in used.json()
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/outbox/participants/{name}/suspend", {"reason": "because"}),
+        (
+            "PUT",
+            "/outbox/limits",
+            {"scope": "participant", "name": "{name}", "currency": "EUR", "amount_max": "1"},
+        ),
+        (
+            "PUT",
+            "/outbox/failure-policies",
+            {"scope": "participant", "name": "{name}", "policy": "suspend"},
+        ),
+    ],
+    ids=["suspension", "limit", "failure policy"],
+)
+async def test_whatever_is_set_for_a_participant_without_instructions_has_a_notice(
+    scene: Scene, *, method: str, path: str, body: dict[str, str]
+) -> None:
+    """A mistyped participant would be listed, and hold nothing back."""
+    await scene.send("a-1")
+
+    unused, used = [
+        await scene.clients["ops"].request(
+            method,
+            path.format(name=name),
+            json={field: value.format(name=name) for field, value in body.items()},
+        )
+        for name in ("shpo", "shop")
+    ]
+
+    assert unused.status_code == used.status_code == 200, unused.text
+    assert unused.json()["notice"] == "participant 'shpo' has sent no instruction yet"
+    assert "notice" not in used.json()
+
+
 async def report_paid(scene: Scene, outbox_id: UUID) -> None:
     """Have the report stored and archived, as it is for an instruction that has failed."""
     async with scene.app.pool.acquire() as db, db.transaction():
@@ -582,8 +619,20 @@ async def test_limits_are_set_listed_and_removed_over_rest(scene: Scene) -> None
         ({"currency": "euro", "amount_max": "1"}, "currency"),
         ({"scope": "rail", "name": "sepa", "day_amount_max": "1"}, "day_amount_max"),
         ({"scope": "participant", "amount_max": "1"}, "name"),
+        ({"amount_max": "100.000"}, "amount_max"),
+        ({"currency": "JPY", "approval_above": "100.5"}, "approval_above"),
+        ({"amount_max": "100", "approval_above": "100"}, "approval_above"),
     ],
-    ids=["float", "negative", "currency", "day of a rail", "no name"],
+    ids=[
+        "float",
+        "negative",
+        "currency",
+        "day of a rail",
+        "no name",
+        "a separator of thousands",
+        "decimals",
+        "an approval that never comes",
+    ],
 )
 async def test_a_wrong_limit_is_refused_by_its_field(
     scene: Scene, change: dict[str, object], field: str

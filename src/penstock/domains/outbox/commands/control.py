@@ -48,6 +48,12 @@ def read_scope(
     return ("rail", rail) if rail is not None else ("participant", participant)
 
 
+def echo_notice(notice: str | None) -> None:
+    """Tell the operator that a name may be mistyped."""
+    if notice is not None:
+        click.echo(notice, err=True)
+
+
 @click.command()
 @scope_options
 @reason_option
@@ -69,8 +75,7 @@ def stop(
 
     stopped, notice = ask(data_dir, stop_and_look)
     click.echo(f"{stopped.scope} {stopped.name} is stopped", err=True)
-    if notice is not None:
-        click.echo(notice, err=True)
+    echo_notice(notice)
 
 
 @click.command()
@@ -106,11 +111,14 @@ def switches(*, data_dir: Path | None, as_json: bool) -> None:
 @data_dir_option
 def suspend(*, participant_id: str, reason: str, data_dir: Path | None) -> None:
     """Suspend a participant until it is resumed."""
-    ask(
-        data_dir,
-        lambda db: suspension.suspend(db, participant_id, who=operator(), reason=reason),
-    )
+
+    async def suspend_and_look(db: Connection) -> str | None:
+        await suspension.suspend(db, participant_id, who=operator(), reason=reason)
+        return await find_notice(db, "participant", participant_id)
+
+    notice = ask(data_dir, suspend_and_look)
     click.echo(f"{participant_id} is suspended", err=True)
+    echo_notice(notice)
 
 
 @click.command()

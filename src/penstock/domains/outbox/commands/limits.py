@@ -13,8 +13,9 @@ from penstock.calendar.calendar import Calendar
 from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.output import json_option, print_rows
 from penstock.console.values import parse_amount
-from penstock.domains.outbox.commands.control import read_scope, scope_options
+from penstock.domains.outbox.commands.control import echo_notice, read_scope, scope_options
 from penstock.domains.outbox.control import cut_off, limits
+from penstock.domains.outbox.control.control_scope import find_notice
 from penstock.domains.outbox.control.limits import Limits
 from penstock.domains.outbox.control.suspension import (
     FailurePolicy,
@@ -22,6 +23,7 @@ from penstock.domains.outbox.control.suspension import (
     list_failure_policies,
     put_failure_policy,
 )
+from penstock.postgres.pool import Connection
 
 
 @click.group()
@@ -57,8 +59,14 @@ def set_limit(
         approval_above=parse_amount(approval_above, field="--approval-above"),
         day_amount_max=parse_amount(day_amount_max, field="--day-amount-max"),
     )
-    ask(data_dir, lambda db: limits.put_limits(db, made, who=operator()))
+
+    async def put_and_look(db: Connection) -> str | None:
+        await limits.put_limits(db, made, who=operator())
+        return await find_notice(db, scope, name)
+
+    notice = ask(data_dir, put_and_look)
     click.echo("the limits are set", err=True)
+    echo_notice(notice)
 
 
 @limit.command("list")
@@ -135,8 +143,14 @@ def set_policy(
     """Block the participant until the instruction is released or skipped, or suspend it."""
     scope, name = read_scope(is_all=is_all, rail=rail, participant=participant)
     made = FailurePolicy(scope=scope, name=name, policy=policy)
-    ask(data_dir, lambda db: put_failure_policy(db, made, who=operator()))
+
+    async def put_and_look(db: Connection) -> str | None:
+        await put_failure_policy(db, made, who=operator())
+        return await find_notice(db, scope, name)
+
+    notice = ask(data_dir, put_and_look)
     click.echo(f"a failed instruction will {policy} its participant", err=True)
+    echo_notice(notice)
 
 
 @policy.command("list")

@@ -36,8 +36,8 @@ async def check_known(db: Queries, scope: Scope, name: str, *, field: str = "nam
         raise InvalidInput(field, f"there is no rail {name!r}")
 
 
-async def find_notice(db: Queries, scope: Scope, name: str) -> str | None:
-    """Return what a person should know who has just stopped this: the name may be mistyped."""
+async def find_notice(db: Queries, scope: Scope, name: str | None) -> str | None:
+    """Return what a person should know who has just set this: the name may be mistyped."""
     if scope == "participant" and not await db.fetchval(IS_KNOWN, scope, name):
         return f"participant {name!r} has sent no instruction yet"
     return None

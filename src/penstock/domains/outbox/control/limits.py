@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from penstock.base.errors import InvalidInput
-from penstock.base.money import currencies, plain
+from penstock.base.money import check_limits, plain
 from penstock.domains.outbox.control.control_scope import Scope, check_known, check_scope
 from penstock.kernel.audit import audit
 from penstock.postgres.pool import Connection, Queries, Row
@@ -19,7 +19,6 @@ REMOVE_LIMITS = statement(__package__, "remove_limits.sql")
 READ_LIMITS = statement(__package__, "read_limits.sql")
 LIST_LIMITS = statement(__package__, "list_limits.sql")
 
-AMOUNT_MAX = Decimal(10) ** 18  # More than any currency needs.
 AMOUNTS = ("amount_max", "approval_above", "day_amount_max")
 
 
@@ -72,12 +71,13 @@ def _to_limits(row: Row) -> Limits:
 
 
 def _check(limits: Limits) -> None:
-    if limits.currency not in currencies():
-        raise InvalidInput("currency", "is not an active ISO 4217 code in capital letters")
-    for field in AMOUNTS:
-        amount: Decimal | None = getattr(limits, field)
-        if amount is not None and not (amount.is_finite() and 0 <= amount <= AMOUNT_MAX):
-            raise InvalidInput(field, "must be an amount of zero or more")
+    check_limits({field: getattr(limits, field) for field in AMOUNTS}, limits.currency)
+    if (
+        limits.amount_max is not None
+        and limits.approval_above is not None
+        and limits.approval_above >= limits.amount_max
+    ):
+        raise InvalidInput("approval_above", "must be below amount_max: over that, nothing leaves")
     if limits.scope == "rail" and limits.day_amount_max is not None:
         raise InvalidInput("day_amount_max", "is for all or a participant: it counts all rails")
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Annotated
 from uuid import UUID
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.calendar.calendar import Calendar
 from penstock.contract.paging import Limit as PageLimit
@@ -22,6 +22,9 @@ Cursor = Annotated[str, Meta(description="The `next` of the page before.", max_l
 # Text, because a JSON number may be a float.
 Amount = Annotated[str, Meta(pattern=r"^[0-9]{1,18}(\.[0-9]{1,4})?$")]
 Currency = Annotated[str, Meta(pattern=r"^[A-Z]{3}$")]
+Notice = Annotated[
+    str | UnsetType, Meta(description="Only in the answer to a change: the name may be mistyped.")
+]
 
 # ------------------------------------------------------------------------------- parameters
 
@@ -161,18 +164,15 @@ class SwitchChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     name: Name | None = None
 
 
-class Switch(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that is stopped; its name is * for everything.
-
-    `notice` is in the answer to a stop, if the name may be mistyped.
-    """
+class Switch(Struct, frozen=True, kw_only=True):
+    """Something that is stopped; its name is * for everything."""
 
     scope: Scope
     name: str
     reason: str
     who: str
     at: Instant
-    notice: str | None = None
+    notice: Notice = UNSET
 
 
 class Switches(Struct, frozen=True, kw_only=True):
@@ -189,6 +189,7 @@ class Suspension(Struct, frozen=True, kw_only=True):
     who: str
     at: Instant
     outbox_id: UUID | None
+    notice: Notice = UNSET
 
 
 class SuspensionPage(Struct, frozen=True, kw_only=True):
@@ -204,6 +205,7 @@ class FailurePolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     scope: Scope
     policy: Policy
     name: Name | None = None
+    notice: Notice = UNSET
 
 
 class FailurePolicies(Struct, frozen=True, kw_only=True):
@@ -221,6 +223,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     amount_max: Amount | None = None
     approval_above: Amount | None = None
     day_amount_max: Amount | None = None
+    notice: Notice = UNSET
 
 
 class LimitsList(Struct, frozen=True, kw_only=True):
@@ -257,7 +260,7 @@ def to_limits(given: Limits) -> limits.Limits:
     )
 
 
-def to_wire_limits(found: limits.Limits) -> Limits:
+def to_wire_limits(found: limits.Limits, notice: str | None = None) -> Limits:
     """Return limits as they are shown."""
     return Limits(
         scope=found.scope,
@@ -266,6 +269,7 @@ def to_wire_limits(found: limits.Limits) -> Limits:
         amount_max=_to_text(found.amount_max),
         approval_above=_to_text(found.approval_above),
         day_amount_max=_to_text(found.day_amount_max),
+        notice=notice or UNSET,
     )
 
 
@@ -277,11 +281,11 @@ def to_wire_switch(found: switch.Switch, notice: str | None = None) -> Switch:
         reason=found.reason,
         who=found.who,
         at=found.at,
-        notice=notice,
+        notice=notice or UNSET,
     )
 
 
-def to_wire_suspension(found: suspension.Suspension) -> Suspension:
+def to_wire_suspension(found: suspension.Suspension, notice: str | None = None) -> Suspension:
     """Return a suspension as it is shown."""
     return Suspension(
         participant_id=found.participant_id,
@@ -289,6 +293,14 @@ def to_wire_suspension(found: suspension.Suspension) -> Suspension:
         who=found.who,
         at=found.at,
         outbox_id=found.outbox_id,
+        notice=notice or UNSET,
+    )
+
+
+def to_wire_policy(found: suspension.FailurePolicy, notice: str | None = None) -> FailurePolicy:
+    """Return a failure policy as it is shown."""
+    return FailurePolicy(
+        scope=found.scope, name=found.name, policy=found.policy, notice=notice or UNSET
     )
 
 

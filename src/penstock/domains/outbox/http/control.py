@@ -157,19 +157,15 @@ async def suspend(call: Call[wire.ParticipantRef, wire.Decided]) -> wire.Suspens
         made = await suspension.suspend(
             db, call.parameters.participant_id, who=call.who, reason=call.body.reason
         )
-    return wire.to_wire_suspension(made)
+        notice = await find_notice(db, "participant", made.participant_id)
+    return wire.to_wire_suspension(made, notice)
 
 
 async def list_failure_policies(call: Call[NoParameters, None]) -> wire.FailurePolicies:
     """Show what failed instructions do."""
     async with call.connection() as db:
         found = await suspension.list_failure_policies(db)
-    return wire.FailurePolicies(
-        policies=[
-            wire.FailurePolicy(scope=each.scope, name=each.name, policy=each.policy)
-            for each in found
-        ]
-    )
+    return wire.FailurePolicies(policies=[wire.to_wire_policy(each) for each in found])
 
 
 async def put_failure_policy(call: Call[NoParameters, wire.FailurePolicy]) -> wire.FailurePolicy:
@@ -181,7 +177,8 @@ async def put_failure_policy(call: Call[NoParameters, wire.FailurePolicy]) -> wi
             suspension.FailurePolicy(scope=given.scope, name=given.name, policy=given.policy),
             who=call.who,
         )
-    return wire.FailurePolicy(scope=made.scope, name=made.name, policy=made.policy)
+        notice = await find_notice(db, made.scope, made.name)
+    return wire.to_wire_policy(made, notice)
 
 
 # --------------------------------------------------------------------------- limits, calendars
@@ -198,7 +195,8 @@ async def put_limits(call: Call[NoParameters, wire.Limits]) -> wire.Limits:
     """Set or remove limits."""
     async with call.connection() as db:
         made = await limits.put_limits(db, wire.to_limits(call.body), who=call.who)
-    return wire.to_wire_limits(made)
+        notice = await find_notice(db, made.scope, made.name)
+    return wire.to_wire_limits(made, notice)
 
 
 async def list_calendars(call: Call[NoParameters, None]) -> wire.RailCalendars:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from penstock.base.errors import InvalidInput
-from penstock.base.money import currencies, plain
+from penstock.base.money import check_limits, plain
 from penstock.domains.payments.errors import UnknownPaymentLimit
 from penstock.domains.payments.validate import check_text
 from penstock.kernel.audit import audit
@@ -19,7 +19,6 @@ PUT_PAYMENT_LIMIT = statement(__package__, "put_payment_limit.sql")
 REMOVE_PAYMENT_LIMIT = statement(__package__, "remove_payment_limit.sql")
 LIST_PAYMENT_LIMITS = statement(__package__, "list_payment_limits.sql")
 
-AMOUNT_MAX = Decimal(10) ** 18  # More than any currency needs.
 AMOUNTS = ("amount_max", "day_amount_max")
 ALL = ""  # In the place of a participant, in the table.
 
@@ -75,12 +74,8 @@ async def list_limits(db: Queries) -> list[PaymentLimit]:
 def _check(limit: PaymentLimit) -> None:
     if limit.participant_id is not None:
         check_text("participant_id", limit.participant_id)
-    if limit.currency not in currencies():
-        raise InvalidInput("currency", "is not an active ISO 4217 code in capital letters")
     numbers: dict[str, Decimal | None] = {field: getattr(limit, field) for field in AMOUNTS}
-    for field, amount in numbers.items():
-        if amount is not None and not (amount.is_finite() and 0 <= amount <= AMOUNT_MAX):
-            raise InvalidInput(field, "must be an amount of zero or more")
+    check_limits(numbers, limit.currency)
     if all(amount is None for amount in numbers.values()):
         raise InvalidInput("amount_max", "give it, or day_amount_max; remove the limit otherwise")
 
