@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -238,6 +239,37 @@ async def test_a_destination_that_cannot_be_right_is_refused_when_it_comes_in(
     assert (first["outcome"], second["outcome"]) == ("invalid", "accepted")
     assert first["detail"].startswith("payload.destination.iban: ")
     assert refused.value.field == "payload.destination.iban"
+
+
+async def test_a_destination_is_checked_on_a_blocking_connection_too(
+    dsn: str, scene: Scene
+) -> None:
+    async with scene.app.pool.acquire() as db:
+        await put_rail(db, SEPA, vault=scene.app.resources.vault, who="test")
+    wrong = a_payload(destination={"iban": "DE89370400440532013001"})
+    engine = create_engine(dsn.replace("postgresql://", "postgresql+psycopg://"))
+
+    for opened in (psycopg.connect(dsn), engine.connect()):
+        with opened as connection, pytest.raises(InvalidInput) as refused:
+            scene.outbox.send_blocking(
+                an_instruction("i-1", rail_type="sepa", payload=wrong), connection=connection
+            )
+        assert refused.value.field == "payload.destination.iban"
+    engine.dispose()
+
+
+async def test_a_destination_is_checked_where_the_rail_cannot_be_used(scene: Scene) -> None:
+    """Only workers may have its adapter, and the producer is at the API."""
+    async with scene.app.pool.acquire() as db:
+        rail = replace(SEPA, adapter="of-the-workers")
+        await put_rail(db, rail, vault=scene.app.resources.vault, who="test")
+    wrong = a_payload(destination={"iban": "DE89370400440532013001"})
+
+    answer = await scene.client.post(
+        "/outbox/instructions", json=a_body("i-1", rail_type="sepa", payload=wrong)
+    )
+
+    assert body_of(answer, 400)["field"] == "payload.destination.iban"
 
 
 async def test_an_amount_that_is_given_twice_is_refused(scene: Scene) -> None:

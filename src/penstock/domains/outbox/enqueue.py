@@ -5,6 +5,7 @@ the SQL function themselves: penstock.send_instruction.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias, cast
@@ -13,12 +14,13 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from penstock.base.errors import InvalidInput
+from penstock.base.errors import InvalidInput, MissingExtra
 from penstock.base.money import read_money
 from penstock.domains.outbox.errors import InstructionConflict
 from penstock.domains.outbox.lanes import LANE
 from penstock.domains.outbox.rails.destination import DestinationScheme, check_destination
 from penstock.domains.outbox.rails.name import check_name
+from penstock.domains.outbox.rails.registry import read_scheme_blocking
 from penstock.kernel import driver, payload
 from penstock.kernel.enqueue import check_key
 from penstock.postgres.pool import Pool
@@ -113,11 +115,10 @@ class Outbox:
     def send_blocking(
         self, instruction: NewInstruction, *, connection: object, who: str = PYTHON
     ) -> AcceptedInstruction:
-        """Do the same as `send` on a blocking connection (psycopg 3 or SQLAlchemy).
-
-        The destination is checked only before the call: the rail is not looked up here.
-        """
-        arguments = _arguments([prepare(instruction, who=who)], at=None)
+        """Do the same as `send` on a blocking connection (psycopg 3 or SQLAlchemy)."""
+        prepared = prepare(instruction, who=who)
+        _check_for_rail(instruction, read_scheme_blocking(connection, instruction.rail_type))
+        arguments = _arguments([prepared], at=None)
         row = driver.fetch_row_blocking(connection, SEND_INSTRUCTIONS, arguments, lane=LANE)
         return _accepted_or_raise(_answers(row)[0])
 
@@ -141,9 +142,7 @@ async def prepare_for_rail(
 ) -> Prepared:
     """Do the same as `prepare`, and check the destination if the rail is known."""
     prepared = prepare(instruction, who=who)
-    scheme = await scheme_of(instruction.rail_type)
-    if scheme is not None:
-        check_destination(scheme, instruction.payload)
+    _check_for_rail(instruction, await scheme_of(instruction.rail_type))
     return prepared
 
 
@@ -157,6 +156,13 @@ async def send_prepared(
     arguments = _arguments(prepared, at=at)
     row = await driver.fetch_row(connection, SEND_INSTRUCTIONS, arguments, lane=LANE)
     return _answers(row)
+
+
+def _check_for_rail(instruction: NewInstruction, scheme: DestinationScheme | None) -> None:
+    # A producer may lack the packages of the scheme: then a worker checks before the call.
+    with suppress(MissingExtra):
+        if scheme is not None:
+            check_destination(scheme, instruction.payload)
 
 
 def _check_count(given: Sequence[object]) -> None:

@@ -6,7 +6,7 @@ If this process lacks the adapter, or cannot open the secret, instructions of th
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib.metadata import entry_points
@@ -25,6 +25,7 @@ from penstock.domains.outbox.rails.destination import SCHEMES, DestinationScheme
 from penstock.domains.outbox.rails.http_json import parse_config
 from penstock.domains.outbox.rails.name import check_name
 from penstock.domains.outbox.rails.rail import NO_RAIL, CodeClass, LoadedRail, Rail
+from penstock.kernel import driver
 from penstock.kernel.audit import audit
 from penstock.postgres.pool import Connection, Pool, Queries, Row
 from penstock.postgres.statement import statement
@@ -131,6 +132,12 @@ async def read_scheme(pool: Pool, rail_type: str) -> DestinationScheme | None:
     return await pool.fetchval(READ_SCHEME, rail_type)
 
 
+def read_scheme_blocking(connection: object, rail_type: str) -> DestinationScheme | None:
+    """Do the same as `read_scheme` on the caller's blocking connection."""
+    row = driver.fetch_row_blocking(connection, READ_SCHEME, (rail_type,), lane=LANE)
+    return None if row is None else row[0]
+
+
 async def check_rails(resources: Resources) -> Finding:
     """Name the rails that cannot be used, and what waits for one: for `penstock doctor`."""
     known = adapter_names()
@@ -177,22 +184,29 @@ class CachedRails:
     may_simulate: Callable[[Queries], Awaitable[bool]]
     check_interval: timedelta = CHECK_INTERVAL
     _rails: Mapping[str, LoadedRail] = field(default_factory=dict[str, LoadedRail])
+    _schemes: Mapping[str, DestinationScheme] = field(default_factory=dict[str, DestinationScheme])
     _version: object = None
     _checked_at: float | None = None
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def find(self, rail_type: str) -> LoadedRail | None:
         """Return a rail; None if it has no row, or cannot be used by this process."""
+        await self._be_fresh()
+        return self._rails.get(rail_type)
+
+    async def scheme_of(self, rail_type: str) -> DestinationScheme | None:
+        """Return the scheme of a rail's destinations; None if it has no row.
+
+        Also of a rail that this process cannot use: only workers may have its adapter.
+        """
+        await self._be_fresh()
+        return self._schemes.get(rail_type)
+
+    async def _be_fresh(self) -> None:
         if not self._is_fresh():
             async with self._lock:
                 if not self._is_fresh():  # Another task may have read it meanwhile.
                     await self._refresh()
-        return self._rails.get(rail_type)
-
-    async def scheme_of(self, rail_type: str) -> DestinationScheme | None:
-        """Return the scheme of a rail's destinations; None as for `find`."""
-        found = await self.find(rail_type)
-        return None if found is None else found.destination_scheme
 
     def _is_fresh(self) -> bool:
         if self._checked_at is None:
@@ -206,17 +220,19 @@ class CachedRails:
             # Before the rows: what changes in between is read again at the next check.
             version = await db.fetchval(READ_VERSION)
             if version != self._version:
-                self._rails = await self._load(db)
+                rows = await db.fetch(LIST_RAILS)
+                self._rails = await self._load(db, rows)
+                self._schemes = {row["rail_type"]: row["destination_scheme"] for row in rows}
                 self._version = version
         self._checked_at = started
 
-    async def _load(self, db: Connection) -> Mapping[str, LoadedRail]:
+    async def _load(self, db: Connection, rows: Sequence[Row]) -> Mapping[str, LoadedRail]:
         codes: dict[str, dict[str, CodeClass]] = {}
         for each in await list_codes(db):
             codes.setdefault(each.code_set, {})[each.code] = each.code_class
         may_simulate = await self.may_simulate(db)
         loaded: dict[str, LoadedRail] = {}
-        for row in await db.fetch(LIST_RAILS):
+        for row in rows:
             made = await outcome_of(self._make(row, may_simulate=may_simulate))
             if isinstance(made, Exception):
                 # An adapter of another package may raise anything; other rails go on.
@@ -234,12 +250,13 @@ class CachedRails:
         return loaded
 
     async def _make(self, row: Row, *, may_simulate: bool) -> Rail:
+        # In a thread: an import may take 200 ms, and other rails go on meanwhile. Before all else:
+        # destinations are checked also where the rail cannot be used.
+        await asyncio.to_thread(prepare_scheme, row["destination_scheme"])
         name = row["adapter"]
         if name == SIMULATOR and not may_simulate:
             reason = "is for the embedded database; elsewhere PENSTOCK_OUTBOX_SIMULATOR allows it"
             raise InvalidInput("adapter", f"{name} {reason}")
-        # In a thread: an import may take 200 ms, and other rails go on meanwhile.
-        await asyncio.to_thread(prepare_scheme, row["destination_scheme"])
         factory = self.adapters.get(name) or await asyncio.to_thread(_load_adapter, name)
         config = msgspec.json.decode(row["config"], type=dict[str, Any])
         return factory(config, _open_secret(row, self.resources.vault), self.resources)
