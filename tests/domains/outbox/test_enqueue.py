@@ -15,7 +15,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from penstock.base.errors import InvalidInput
-from penstock.domains.outbox.control.gap import list_gaps
+from penstock.domains.outbox.control.gap import check_numbers, list_gaps
 from penstock.domains.outbox.enqueue import AcceptedInstruction, Outbox
 from penstock.domains.outbox.errors import InstructionConflict
 from penstock.domains.outbox.rails.registry import RailRow, put_rail
@@ -480,6 +480,23 @@ async def test_a_number_that_was_taken_and_not_used_is_a_gap(scene: Scene, dsn: 
     assert gap.who.startswith("sql:")
     assert other == []
     assert [row["sequence_id"] for row in await scene.pending()] == [2]
+
+
+async def test_doctor_names_numbers_that_were_taken_and_not_used(scene: Scene) -> None:
+    """A hole stays for ever; after a week it is no news any more."""
+    pool, resources = scene.app.pool, scene.app.resources
+    await scene.post()
+    before = await check_numbers(resources)
+    await pool.execute("SELECT penstock.bump_participant_outbox_seq('ada')")
+    fresh = await check_numbers(resources)
+    await pool.execute("UPDATE penstock.outbox_taken_number SET at = at - interval '8 days'")
+
+    old = await check_numbers(resources)
+
+    assert (before.verdict, fresh.verdict, old.verdict) == ("ok", "warn", "ok")
+    assert fresh.detail.startswith("1 were taken with bump_participant_outbox_seq and not used")
+    assert "the last one is ada 2" in fresh.detail
+    assert old.detail == fresh.detail
 
 
 async def test_items_have_the_order_of_the_numbers(scene: Scene) -> None:

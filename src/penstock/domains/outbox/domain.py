@@ -1,6 +1,7 @@
 """What the outbox declares to the app; what runs is in runtime.py."""
 
 from penstock.contract import Domain, OwnedLane
+from penstock.domains.outbox.control.gap import check_numbers
 from penstock.domains.outbox.errors import (
     AlreadyDecided,
     ApprovalDenied,
@@ -45,6 +46,6 @@ OUTBOX = Domain(
         UnknownSuspension,
         UnknownSwitch,
     ),
-    checks=(check_rails,),
+    checks=(check_rails, check_numbers),
     metrics=METRICS,
 )

@@ -211,6 +211,20 @@ async def test_a_rail_whose_secret_cannot_be_opened_waits(db: Pool, resources: R
     assert "outbox rail bank" in finding.detail
 
 
+async def test_doctor_names_a_rail_whose_reports_cannot_be_verified(
+    db: Pool, resources: Resources
+) -> None:
+    """Each of them is refused, and the rail may not send it again."""
+    await put(resources, replace(BANK, adapter="http_json", config=HTTP_CONFIG), result_secret="r")
+    assert (await check_rails(resources)).verdict == "ok"
+
+    other = resources_of(db, vault=Vault(b"another key that has 32 bytes...."[:32]))
+    finding = await check_rails(other)
+
+    assert finding.verdict == "fail"
+    assert "results of outbox rail bank" in finding.detail
+
+
 async def test_the_simulator_is_unusable_where_it_is_not_allowed(resources: Resources) -> None:
     """A payment that a simulator takes on a real database is lost money."""
     await put(resources, replace(BANK, rail_type="simulator", adapter="simulator"))

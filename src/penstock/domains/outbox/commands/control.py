@@ -201,7 +201,7 @@ def skip(*, outbox_id: UUID, reason: str, data_dir: Path | None) -> None:
 def gaps(
     *, participant: str | None, limit: int, after: int, data_dir: Path | None, as_json: bool
 ) -> None:
-    """List instructions that operators passed over."""
+    """List numbers that operators passed over, or that producers took and did not use."""
     found = ask(
         data_dir,
         lambda db: list_gaps(db, participant_id=participant, after=after, limit=limit),

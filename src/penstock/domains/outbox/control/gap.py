@@ -1,15 +1,21 @@
 """Gaps: numbers that an operator passed over, or that a producer took without an instruction."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
+from penstock.contract import Finding, Resources
 from penstock.domains.outbox.control.instruction_facts import InstructionFacts
 from penstock.postgres.pool import Connection, Queries
 from penstock.postgres.statement import statement
 
 ADD_GAP = statement(__package__, "add_gap.sql")
 LIST_GAPS = statement(__package__, "list_gaps.sql")
+COUNT_UNUSED_NUMBERS = statement(__package__, "count_unused_numbers.sql")
+
+UNUSED_MAX = 1_000  # Numbers that `penstock doctor` counts.
+# A hole stays for ever, so doctor warns only of what somebody may still do something about.
+RECENT = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,3 +46,16 @@ async def list_gaps(
     """Return a page of gaps, the oldest first; `after` is the last gap_id of the page before."""
     rows = await db.fetch(LIST_GAPS, participant_id, after, limit)
     return [Gap(**dict(row.items())) for row in rows]
+
+
+async def check_numbers(resources: Resources) -> Finding:
+    """Count numbers that were taken and not used: for `penstock doctor`."""
+    row = await resources.pool.fetchrow(COUNT_UNUSED_NUMBERS, UNUSED_MAX, RECENT)
+    assert row is not None
+    if not row["numbers"]:
+        return Finding("ok", "outbox numbers", "none was taken and not used")
+    detail = (
+        f"{row['numbers']} were taken with bump_participant_outbox_seq and not used, the last one "
+        f"is {row['last']}; penstock outbox gaps lists them"
+    )
+    return Finding("warn" if row["is_recent"] else "ok", "outbox numbers", detail)

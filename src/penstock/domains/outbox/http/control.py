@@ -99,7 +99,7 @@ async def list_waiting(call: Call[wire.PageQuery, None]) -> wire.WaitingPage:
 
 
 async def list_gaps(call: Call[wire.GapQuery, None]) -> wire.GapPage:
-    """Show what was passed over."""
+    """Show what was passed over or not used."""
     query = call.parameters
     async with call.connection() as db:
         found = await gap.list_gaps(
@@ -263,7 +263,7 @@ def endpoints(api: ControlApi) -> Sequence[Endpoint]:
         ),
         endpoint(
             "GET", "/outbox/gaps", list_gaps, scope="read",
-            summary="List instructions that operators passed over",
+            summary="List numbers that operators passed over, or that producers did not use",
         ),
         endpoint(
             "GET", "/outbox/switches", list_switches, scope="read", summary="List what is stopped",

@@ -124,7 +124,7 @@ async def read_result_secret(db: Queries, rail_type: str, *, vault: Vault) -> st
     Raises SealBroken if this process lacks the key.
     """
     sealed = await db.fetchval(READ_RESULT_SECRET, rail_type)
-    return None if sealed is None else vault.open(sealed, about=_about_results(rail_type)).decode()
+    return _unseal(vault, sealed, _about_results(rail_type))
 
 
 async def read_scheme(pool: Pool, rail_type: str) -> DestinationScheme | None:
@@ -150,6 +150,8 @@ async def check_rails(resources: Resources) -> Finding:
             faults.append(f"{row['rail_type']} needs the adapter {row['adapter']!r}")
         try:
             _open_secret(row, resources.vault)
+            about = _about_results(row["rail_type"])
+            _unseal(resources.vault, row["sealed_result_secret"], about)
         except SealBroken as broken:
             faults.append(str(broken))
     if faults:
@@ -304,11 +306,12 @@ def _seal(vault: Vault, secret: str | None, about: str) -> bytes | None:
     return None if secret is None else vault.seal(secret.encode(), about=about)
 
 
+def _unseal(vault: Vault, sealed: bytes | None, about: str) -> str | None:
+    return None if sealed is None else vault.open(sealed, about=about).decode()
+
+
 def _open_secret(row: Row, vault: Vault) -> str | None:
-    sealed = row["sealed_secret"]
-    if sealed is None:
-        return None
-    return vault.open(sealed, about=_about(row["rail_type"])).decode()
+    return _unseal(vault, row["sealed_secret"], _about(row["rail_type"]))
 
 
 def _about(rail_type: str) -> str:
