@@ -369,6 +369,23 @@ async def test_rails_are_put_listed_and_removed_over_rest(admin: AsyncClient) ->
     assert removed == [204, 404]
 
 
+async def test_a_mistyped_adapter_or_set_of_codes_has_a_notice(admin: AsyncClient) -> None:
+    """Its instructions would wait for ever, or all be held as unknown."""
+    body = {"adapter": "http_json", "code_set": "iso20022", "config": HTTP_CONFIG}
+
+    right = await admin.put("/outbox/rails/bank", json=body)
+    adapter = await admin.put("/outbox/rails/bank", json=body | {"adapter": "http_jsn"})
+    codes = await admin.put("/outbox/rails/bank", json=body | {"code_set": "iso2022"})
+
+    assert "notice" not in right.json()
+    assert adapter.json()["notice"] == (
+        "no package of this installation offers the adapter 'http_jsn'"
+    )
+    assert (
+        codes.json()["notice"] == "the set 'iso2022' has no codes, so an answer's code is unknown"
+    )
+
+
 async def test_a_wrong_config_is_refused_over_rest(admin: AsyncClient) -> None:
     body = {"adapter": "http_json", "code_set": "nacha", "config": {"send": 1}}
 

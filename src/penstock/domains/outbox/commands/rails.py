@@ -11,6 +11,7 @@ from penstock.base.errors import InvalidInput
 from penstock.console.database import ask, data_dir_option, find_dsn, operator
 from penstock.console.output import json_option, print_rows
 from penstock.contract.resources import choose_vault
+from penstock.domains.outbox.commands.control import echo_notice
 from penstock.domains.outbox.rails import wire
 from penstock.domains.outbox.rails.codes import CLASSES, Code, list_codes, put_code, remove_code
 from penstock.domains.outbox.rails.destination import SCHEMES, DestinationScheme
@@ -18,10 +19,12 @@ from penstock.domains.outbox.rails.rail import CodeClass
 from penstock.domains.outbox.rails.registry import (
     CONCURRENCY_MAX,
     RailRow,
+    find_notice,
     list_rails,
     put_rail,
     remove_rail,
 )
+from penstock.postgres.pool import Connection
 
 
 @click.group()
@@ -73,7 +76,10 @@ def put(  # noqa: PLR0913  One argument per option.
     asks_result_secret: bool,
     data_dir: Path | None,
 ) -> None:
-    """Create or replace a rail. A secret that is not asked for stays as it is."""
+    """Create or replace a rail, with all its options.
+
+    A secret that is not asked for stays as it is; any other option that is absent has its default.
+    """
     row = RailRow(
         rail_type=rail_type,
         adapter=adapter,
@@ -86,13 +92,16 @@ def put(  # noqa: PLR0913  One argument per option.
     secret = _prompt("secret") if asks_secret else None
     result_secret = _prompt("result secret") if asks_result_secret else None
     vault = choose_vault(find_dsn(data_dir), data_dir)
-    ask(
-        data_dir,
-        lambda db: put_rail(
+
+    async def put_and_look(db: Connection) -> str | None:
+        await put_rail(
             db, row, vault=vault, who=operator(), secret=secret, result_secret=result_secret
-        ),
-    )
+        )
+        return await find_notice(db, row)
+
+    notice = ask(data_dir, put_and_look)
     click.echo(f"rail {rail_type} is set", err=True)
+    echo_notice(notice)
 
 
 @rail.command("list")

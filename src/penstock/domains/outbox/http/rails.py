@@ -28,8 +28,9 @@ class RailsApi:
                 result_secret=call.body.result_secret,
             )
             stored = await registry.list_rails(db)
+            notice = await registry.find_notice(db, row)
         return wire.to_wire_rail(
-            next((each for each in stored if each.rail_type == row.rail_type), row)
+            next((each for each in stored if each.rail_type == row.rail_type), row), notice
         )
 
     async def show_ledger(self, call: Call[wire.LedgerQuery, None]) -> wire.LedgerPage:

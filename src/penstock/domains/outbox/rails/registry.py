@@ -110,6 +110,17 @@ async def put_rail(
         await audit(db, who, "outbox_rail.changed", subject=rail.rail_type, after=after)
 
 
+async def find_notice(db: Queries, rail: RailRow) -> str | None:
+    """Return what a person should know who has just set up a rail: a name may be mistyped."""
+    notices: list[str] = []
+    if rail.adapter not in adapter_names():
+        # Another process may have it.
+        notices.append(f"no package of this installation offers the adapter {rail.adapter!r}")
+    if not await list_codes(db, rail.code_set):
+        notices.append(f"the set {rail.code_set!r} has no codes, so an answer's code is unknown")
+    return "; ".join(notices) or None
+
+
 async def remove_rail(db: Connection, rail_type: str, *, who: str) -> None:
     """Remove a rail; its instructions wait until there is one of this type again."""
     async with db.transaction():

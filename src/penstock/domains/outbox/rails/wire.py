@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from penstock.domains.outbox.rails import codes, registry
 from penstock.domains.outbox.rails.destination import DestinationScheme
@@ -48,6 +48,10 @@ class Rail(Struct, frozen=True, kw_only=True):
     has_secret: bool
     has_result_secret: bool
     updated_at: datetime | None
+    notice: Annotated[
+        str | UnsetType,
+        Meta(description="Only in the answer to a change: a name may be mistyped."),
+    ] = UNSET
 
 
 class Rails(Struct, frozen=True, kw_only=True):
@@ -121,7 +125,7 @@ def to_row(rail_type: str, given: NewRail) -> registry.RailRow:
     )
 
 
-def to_wire_rail(row: registry.RailRow) -> Rail:
+def to_wire_rail(row: registry.RailRow, notice: str | None = None) -> Rail:
     """Return a rail as callers see it."""
     return Rail(
         rail_type=row.rail_type,
@@ -134,6 +138,7 @@ def to_wire_rail(row: registry.RailRow) -> Rail:
         has_secret=row.has_secret,
         has_result_secret=row.has_result_secret,
         updated_at=row.updated_at,
+        notice=notice or UNSET,
     )
 
 
