@@ -1,11 +1,11 @@
-"""Parse values of the command line: durations, instants, amounts, item ids, and a lane's policy."""
+"""Parse values of the command line: durations, instants, amounts, ids, files, a lane's policy."""
 
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -23,6 +23,9 @@ UNITS = {
 }
 BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 ID_MAX = 2**63 - 1
+FILE_BYTES_MAX = 1024 * 1024  # Twenty times the largest valid calendar or config of a rail.
+
+T = TypeVar("T")
 
 _SHORT = re.compile(r"(?P<amount>\d+(\.\d+)?)(?P<unit>ms|s|m|h|d)")
 
@@ -119,6 +122,19 @@ def _number(field: PolicyField, value: str) -> int | float:
     if not isfinite(number) or abs(number) > ID_MAX:
         raise InvalidInput(field.name, f"{value!r} is out of range")
     return number
+
+
+def read_json(file: str, kind: type[T], *, field: str) -> T:
+    """Return what a JSON file contains; - is standard input. Raises InvalidInput with the field."""
+    try:
+        with click.open_file(file, "rb") as source:
+            return msgspec.json.decode(source.read(FILE_BYTES_MAX), type=kind)
+    except OSError as unreadable:
+        reason = f"{file!r} cannot be read: {unreadable.strerror}"
+        raise InvalidInput(field, reason) from unreadable
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as refused:
+        reason, _, path = str(refused).partition(" - at `$.")
+        raise InvalidInput(f"{field}.{path.rstrip('`')}" if path else field, reason) from refused
 
 
 ITEM_ID = click.IntRange(1, ID_MAX)

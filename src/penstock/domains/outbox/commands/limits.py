@@ -3,16 +3,14 @@
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
 
 import click
 import msgspec
 
-from penstock.base.errors import InvalidInput
 from penstock.calendar.calendar import Calendar
 from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.output import json_option, print_rows
-from penstock.console.values import parse_amount
+from penstock.console.values import parse_amount, read_json
 from penstock.domains.outbox.commands.control import echo_notice, read_scope, scope_options
 from penstock.domains.outbox.control import cut_off, limits
 from penstock.domains.outbox.control.control_scope import find_notice
@@ -85,14 +83,11 @@ def calendar() -> None:
 
 @calendar.command("set")
 @click.argument("rail_type", metavar="RAIL")
-@click.argument("file", type=click.File())
+@click.argument("file")
 @data_dir_option
-def set_calendar(*, rail_type: str, file: IO[str], data_dir: Path | None) -> None:
+def set_calendar(*, rail_type: str, file: str, data_dir: Path | None) -> None:
     """Set the calendar of a rail from a JSON file; - is standard input."""
-    try:
-        given = msgspec.json.decode(file.read(), type=Calendar)
-    except msgspec.DecodeError as refused:
-        raise InvalidInput("calendar", str(refused)) from refused
+    given = read_json(file, Calendar, field="calendar")
     ask(
         data_dir,
         lambda db: cut_off.put_calendar(

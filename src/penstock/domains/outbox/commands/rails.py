@@ -7,9 +7,9 @@ from typing import Any
 import click
 import msgspec
 
-from penstock.base.errors import InvalidInput
 from penstock.console.database import ask, data_dir_option, find_dsn, operator
 from penstock.console.output import json_option, print_rows
+from penstock.console.values import read_json
 from penstock.contract.resources import choose_vault
 from penstock.domains.outbox.commands.control import echo_notice
 from penstock.domains.outbox.rails import wire
@@ -37,8 +37,7 @@ def rail() -> None:
 @click.option("--adapter", required=True, help="http_json, simulator, or one of another package.")
 @click.option(
     "--config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="JSON file that the adapter reads.",
+    help="JSON file that the adapter reads; - is stdin.",
 )
 @click.option("--code-set", required=True, help="Codes of its answers, such as iso20022.")
 @click.option(
@@ -67,7 +66,7 @@ def put(  # noqa: PLR0913  One argument per option.
     *,
     rail_type: str,
     adapter: str,
-    config: Path | None,
+    config: str | None,
     code_set: str,
     destination_scheme: DestinationScheme,
     timeout_seconds: float,
@@ -83,7 +82,7 @@ def put(  # noqa: PLR0913  One argument per option.
     row = RailRow(
         rail_type=rail_type,
         adapter=adapter,
-        config={} if config is None else _read_config(config),
+        config={} if config is None else read_json(config, dict[str, Any], field="config"),
         code_set=code_set,
         destination_scheme=destination_scheme,
         timeout=timedelta(seconds=timeout_seconds),
@@ -168,15 +167,6 @@ def remove_(*, code_set: str, code: str, data_dir: Path | None) -> None:
     """Remove a code, which is unknown from then on."""
     ask(data_dir, lambda db: remove_code(db, code_set, code, who=operator()))
     click.echo(f"code {code} of {code_set} is removed", err=True)
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except OSError as failed:
-        raise InvalidInput("config", f"{path}: {failed.strerror}") from failed
-    except msgspec.DecodeError as refused:
-        raise InvalidInput("config", f"{path} is not a JSON object: {refused}") from refused
 
 
 def _prompt(name: str) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 import msgspec
@@ -12,7 +12,7 @@ from penstock.base.errors import InvalidInput
 from penstock.calendar.calendar import Calendar
 from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.output import json_option, print_rows
-from penstock.console.values import parse_amount
+from penstock.console.values import parse_amount, read_json
 from penstock.domains.payments.control import limits, type_rules, wire
 from penstock.domains.payments.control.limits import PaymentLimit
 
@@ -81,14 +81,14 @@ def rule() -> None:
     default=None,
     help="Whether the same content on the same day of UTC is refused.",
 )
-@click.option("--calendar", type=click.File(), help="JSON file with opening hours; - is stdin.")
+@click.option("--calendar", help="JSON file with opening hours; - is stdin.")
 @click.option("--no-calendar", is_flag=True, help="Execute payments at any time.")
 @data_dir_option
 def set_rule(
     *,
     item_type: str,
     refuses_duplicates: bool | None,
-    calendar: IO[str] | None,
+    calendar: str | None,
     no_calendar: bool,
     data_dir: Path | None,
 ) -> None:
@@ -99,7 +99,9 @@ def set_rule(
     if refuses_duplicates is not None:
         fields["refuses_duplicates"] = refuses_duplicates
     if no_calendar or calendar is not None:
-        fields["calendar"] = None if calendar is None else _calendar(calendar)
+        fields["calendar"] = (
+            None if calendar is None else read_json(calendar, Calendar, field="calendar")
+        )
     if not fields:
         raise InvalidInput("--refuse-duplicates", "give it, or another option")
     ask(
@@ -128,10 +130,3 @@ def remove_rule(*, item_type: str, data_dir: Path | None) -> None:
     """Remove the rule of an item type: duplicates are allowed, at any time."""
     ask(data_dir, lambda db: type_rules.remove_rule(db, item_type, who=operator()))
     click.echo(f"{item_type} has no rule", err=True)
-
-
-def _calendar(file: IO[str]) -> Calendar:
-    try:
-        return msgspec.json.decode(file.read(), type=Calendar)
-    except msgspec.DecodeError as refused:
-        raise InvalidInput("calendar", str(refused)) from refused

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from penstock.base.errors import InvalidInput
 from penstock.calendar.calendar import Calendar
 from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.output import json_option, print_json, print_rows
-from penstock.console.values import BOOLEANS, parse_duration
+from penstock.console.values import BOOLEANS, parse_duration, read_json
 from penstock.domains.slots.commands.typed_options import (
     name_argument,
     naming_options,
@@ -32,7 +31,6 @@ from penstock.domains.slots.config import (
 from penstock.domains.slots.wire import to_wire_config
 
 FIELDS = ("max_per_window", "window_size", "spacing", "horizon", "strict")
-CALENDAR_BYTES_MAX = 1024 * 1024  # Twenty times the largest valid calendar.
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,18 +174,7 @@ def _read_calendar(file: str | None) -> Calendar | UnsetType | None:
     """Return a calendar, None to remove it, UNSET to keep the present one."""
     if file is None:
         return UNSET
-    if file == "none":
-        return None
-    try:
-        with Path(file).open("rb") as source:
-            return msgspec.json.decode(source.read(CALENDAR_BYTES_MAX), type=Calendar)
-    except OSError as unreadable:
-        reason = f"{file!r} cannot be read: {unreadable.strerror}"
-        raise InvalidInput("--calendar", reason) from unreadable
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as refused:
-        reason, _, path = str(refused).partition(" - at `$.")
-        field = f"--calendar.{path.rstrip('`')}" if path else "--calendar"
-        raise InvalidInput(field, reason) from refused
+    return None if file == "none" else read_json(file, Calendar, field="--calendar")
 
 
 def _print_table(configs: list[Config], *, as_json: bool) -> None:
