@@ -204,7 +204,7 @@ class CachedRails:
 
     async def find(self, rail_type: str) -> LoadedRail | None:
         """Return a rail; None if it has no row, or cannot be used by this process."""
-        await self._be_fresh()
+        await self._refresh_if_stale()
         return self._rails.get(rail_type)
 
     async def scheme_of(self, rail_type: str) -> DestinationScheme | None:
@@ -212,10 +212,10 @@ class CachedRails:
 
         Also of a rail that this process cannot use: only workers may have its adapter.
         """
-        await self._be_fresh()
+        await self._refresh_if_stale()
         return self._schemes.get(rail_type)
 
-    async def _be_fresh(self) -> None:
+    async def _refresh_if_stale(self) -> None:
         if not self._is_fresh():
             async with self._lock:
                 if not self._is_fresh():  # Another task may have read it meanwhile.
