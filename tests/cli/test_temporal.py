@@ -1,6 +1,7 @@
 """`penstock temporal`: schedules and their state, on a real server."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -75,3 +76,36 @@ async def test_a_server_that_is_down_is_named(
     assert ended.code == 4
     assert "temporal: unavailable" in ended.err
     assert "PAYMENT cannot be executed" in doctor.out
+
+
+@pytest.mark.parametrize("target", ["nonsense", "nonsense:7233/path", ""])
+def test_a_target_that_is_no_address_is_refused_by_name(
+    cli: Cli, *, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, target)
+
+    ended = cli("temporal", "status")
+
+    assert ended.code == Exit.BAD_INPUT
+    assert ended.err.startswith("penstock: TEMPORAL_TARGET: ")
+    assert target in ended.err
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "nonsense.invalid"])
+def test_a_process_that_cannot_reach_temporal_ends_with_its_code(
+    dsn: str, *, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads of Temporal's library may abort a process that ends, so one run shows little."""
+    target = f"{host}:{free_port()}"
+    monkeypatch.setenv("PENSTOCK_DATABASE_URL", dsn)
+    monkeypatch.setenv("TEMPORAL_TARGET", target)
+    command = [sys.executable, "-m", "penstock.cli", "temporal", "status"]
+
+    ended = [
+        subprocess.run(command, check=False, capture_output=True, text=True) for _ in range(3)
+    ]
+
+    assert [each.returncode for each in ended] == [Exit.UNAVAILABLE] * 3
+    for each in ended:
+        (line,) = each.stderr.splitlines()
+        assert line.startswith(f"penstock: temporal: unavailable: TEMPORAL_TARGET {target}: ")

@@ -1,6 +1,9 @@
 """The command `penstock` itself: its verbs, its version, and how it ends."""
 
+import os
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn
 
@@ -31,6 +34,8 @@ VERBS = (
     up, serve, worker, migrate, demo, lane, item, dead, kafka, temporal, key, doctor, bench,
 )  # fmt: skip
 
+TEMPORAL_THREADS = "temporalio.bridge.temporal_sdk_bridge"  # The module that starts them.
+
 
 def command_line() -> click.Group:
     """Return the command `penstock` with its own verbs and those of the chosen domains."""
@@ -60,7 +65,24 @@ def command_line() -> click.Group:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit the process with one of the codes of `exits`."""
-    exits.run(lambda: command_line()(arguments, standalone_mode=False), is_debug=_is_debug)
+    try:
+        exits.run(lambda: command_line()(arguments, standalone_mode=False), is_debug=_is_debug)
+    except SystemExit as ended:
+        if arguments is None and TEMPORAL_THREADS in sys.modules:
+            _end_at_once(ended)
+        raise
+
+
+def _end_at_once(ended: SystemExit) -> NoReturn:
+    """End the process with its code, but do not finalize the interpreter.
+
+    Threads of Temporal's SDK that want the interpreter at that moment abort the process with a
+    signal. Everything that a command opens is closed by now.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(int(ended.code or 0))
 
 
 def _is_debug() -> bool:

@@ -76,6 +76,44 @@ async def test_an_invalid_configuration_is_refused(
         await connect(is_lazy=True)
 
 
+@pytest.mark.parametrize("name", ["TEMPORAL_TARGET", "TEMPORAL_ADDRESS"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "nonsense",
+        "nonsense:",
+        "nonsense:port",
+        "nonsense:0",
+        "nonsense:99999",
+        "nonsense:7233/path",
+        "http://nonsense:7233",
+        ":7233",
+        "::1:7233",
+        "[::1:7233",
+        "[nonsense]:7233",
+        "non sense:7233",
+        " ",
+    ],
+)
+async def test_what_is_no_address_is_refused_with_its_variable(
+    *, name: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a lazy client: the library would find out at its first call, or take port 80."""
+    with pytest.raises(BadSetting) as refused:
+        await address_of(monkeypatch, **{name: address})
+
+    assert name in refused.value.name
+    assert repr(address) in refused.value.reason
+
+
+async def test_an_account_in_an_address_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadSetting) as refused:
+        await address_of(monkeypatch, TEMPORAL_TARGET="ada:secret@temporal.test:7233")
+
+    assert "temporal.test" in refused.value.reason
+    assert "secret" not in refused.value.reason
+
+
 @pytest.mark.parametrize(
     ("address", "compression"),
     [
@@ -96,7 +134,10 @@ async def test_calls_on_loopback_are_not_compressed(
 
 
 async def test_a_server_that_does_not_answer_is_unavailable() -> None:
+    address = f"127.0.0.1:{free_port()}"
+
     with pytest.raises(TemporalFailed) as failed:
-        await connect(f"127.0.0.1:{free_port()}")
+        await connect(address)
 
     assert failed.value.kind == "unavailable"
+    assert failed.value.reason.startswith(f"TEMPORAL_TARGET {address}: ")

@@ -1,5 +1,6 @@
 """A connection to Temporal: its address, and TLS and API key from Temporal's own environment."""
 
+import re
 from datetime import timedelta
 from ipaddress import ip_address
 
@@ -8,10 +9,16 @@ from temporalio.envconfig import ClientConfigProfile
 from temporalio.service import GrpcCompression, RetryConfig
 
 from penstock.base.errors import BadSetting
-from penstock.integrations.temporal.errors import translated
+from penstock.integrations.temporal.errors import FAILURES, translate
 
 DEFAULT_TARGET = "localhost:7233"
 
+# Which variables an address may come from, in errors about it.
+TARGET = "TEMPORAL_TARGET"
+ADDRESS = "TEMPORAL_ADDRESS, or address in Temporal's configuration file"
+
+_HOST = re.compile(r"[\w-]+(\.[\w-]+)*\.?")
+PORT_MAX = 65_535
 CONNECT_TIMEOUT = timedelta(seconds=10)
 # A caller repeats a failed call by itself, so the SDK repeats it only over a short interruption.
 RETRIES = RetryConfig(max_interval_millis=500, max_elapsed_time_millis=2_000, max_retries=5)
@@ -23,12 +30,14 @@ async def connect(
     """Return a client; a lazy one connects at its first call, and cannot run workers.
 
     Without `target`, the address is that of Temporal's environment or configuration file, else
-    localhost:7233. Raises BadSetting for an invalid configuration, and TemporalFailed.
+    localhost:7233. Raises BadSetting for an invalid address or configuration, and TemporalFailed.
     """
     profile = _load_profile()
     address = target or profile.address or DEFAULT_TARGET
+    name = ADDRESS if profile.address and not target else TARGET
+    _check_address(name, address)
     options = profile.to_client_connect_config()
-    with translated():
+    try:
         return await Client.connect(
             address,
             namespace=namespace or profile.namespace or "default",
@@ -41,6 +50,8 @@ async def connect(
             # On loopback, compression costs both sides more than it saves.
             grpc_compression=GrpcCompression.NONE if is_local(address) else GrpcCompression.GZIP,
         )
+    except FAILURES as failure:
+        raise translate(failure, to=f"{name} {address}") from failure
 
 
 def is_local(address: str) -> bool:
@@ -52,6 +63,25 @@ def is_local(address: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _check_address(name: str, address: str) -> None:
+    """Refuse what is not host:port; the SDK connects to port 80, or fails at the first call."""
+    host, _, port = address.rpartition(":")
+    is_port = port.isascii() and port.isdigit() and 1 <= int(port) <= PORT_MAX
+    if not (is_port and _is_host(host)):
+        shown = address.rpartition("@")[2]  # In front of it may be a password.
+        raise BadSetting(name, f"must be host:port, such as {DEFAULT_TARGET}, and not {shown!r}")
+
+
+def _is_host(host: str) -> bool:
+    """Return whether this is a name, an IPv4 address, or an IPv6 address in brackets."""
+    if host.startswith("[") and host.endswith("]"):
+        try:
+            return ip_address(host[1:-1]).version == 6  # noqa: PLR2004
+        except ValueError:
+            return False
+    return _HOST.fullmatch(host) is not None
 
 
 def _load_profile() -> ClientConfigProfile:

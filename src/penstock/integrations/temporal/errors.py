@@ -53,13 +53,14 @@ def translated() -> Generator[None]:
         raise translate(failure) from failure
 
 
-def translate(failure: Exception) -> TemporalFailed:
-    """Return what a caller sees of an exception of the SDK."""
+def translate(failure: Exception, *, to: str | None = None) -> TemporalFailed:
+    """Return what a caller sees of an exception of the SDK; `to` says which server was called."""
+    where = "" if to is None else f"{to}: "
     match failure:
         case RPCError(status=status, message=message):
             kind = "refused" if status in REFUSED else "unavailable"
-            return TemporalFailed(kind, f"{status.name.lower()}: {message}")
+            return TemporalFailed(kind, f"{where}{status.name.lower()}: {message}")
         case TemporalError():
-            return TemporalFailed("refused", f"{type(failure).__name__}: {failure}")
+            return TemporalFailed("refused", f"{where}{type(failure).__name__}: {failure}")
         case _:
-            return TemporalFailed("unavailable", f"{type(failure).__name__}: {failure}")
+            return TemporalFailed("unavailable", f"{where}{type(failure).__name__}: {failure}")
