@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.base.log import LOGGABLE, LOGGABLE_ENDINGS
 from penstock.postgres.functions import read_functions, read_history
 from tests.database import OWNERS
 
@@ -174,6 +175,27 @@ def test_everything_is_caught_in_supervisors_only() -> None:
     ]
 
     assert catching == []
+
+
+def test_the_keys_of_log_lines_are_readable() -> None:
+    """A key that nobody has allowed is printed as redacted, and says nothing."""
+    keys = {
+        f"{name_of(path)}: {keyword.arg}"
+        for path in MODULES
+        for node in nodes_of(path)
+        if isinstance(node, ast.Call) and _logs(node)
+        for keyword in node.keywords
+        if keyword.arg is not None
+        and keyword.arg not in LOGGABLE
+        and not keyword.arg.endswith(LOGGABLE_ENDINGS)
+    }
+
+    assert keys == set()
+
+
+def _logs(call: ast.Call) -> bool:
+    levels = {"debug", "info", "warning", "error", "bind"}
+    return isinstance(call.func, ast.Attribute) and call.func.attr in levels
 
 
 def test_the_environment_is_read_in_one_place() -> None:

@@ -32,9 +32,9 @@ _SECRET = re.compile(
 
 LOGGABLE = frozenset(
     {
-        "address", "app", "attempt", "channel", "code", "data_dir", "declared", "enabled", "error",
-        "event", "exception", "extra", "field", "folder", "group", "handler", "host", "lane",
-        "level",
+        "adapter", "address", "app", "attempt", "change", "channel", "code", "data_dir",
+        "declared", "enabled", "error", "event", "exception", "extra", "field", "folder", "group",
+        "handler", "host", "lane", "level",
         "message", "method", "metric", "migration", "name", "offset", "outcome", "owner",
         "partition", "pid", "port", "reason", "route", "setting", "signal", "state", "status",
         "stored", "task", "timestamp", "topic", "try", "url", "version", "where", "worker",

@@ -88,5 +88,5 @@ class ScheduleKeeper:
             if self._kept.get(row.item_type) != row:
                 change = done[row.item_type] = await self.keep(row)
                 self._kept[row.item_type] = row
-                self.log.info("schedule.kept", schedule=row.schedule_id, change=change)
+                self.log.info("schedule.kept", schedule_id=row.schedule_id, change=change)
         return done
