@@ -1,11 +1,13 @@
 """The verbs of payments on a real database: output, what is stored, and errors."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from penstock import Penstock
+from penstock.testing import FakeClock, run_due
 from tests.cli.conftest import Cli
 from tests.cli.output import answer, answers
 
@@ -55,6 +57,16 @@ def test_a_payment_is_shown_with_its_slot(ready: Cli) -> None:
     assert shown["slot"]["scheduled_at"] == scheduled["scheduled_at"]
     assert (shown["attempts"], shown["instruction"], shown["events"]) == ([], None, [])
     assert ["slot_pool", "default"] in [line.split() for line in text.splitlines()]
+
+
+async def test_a_payment_that_waits_for_its_rail_says_so(ready: Cli, dsn: str) -> None:
+    ready(*SCHEDULE, "--amount", "12.50", "--rail", "nowhere")
+    async with Penstock(dsn) as app:
+        await run_due(app, FakeClock(datetime(2031, 1, 31, 17, tzinfo=UTC)))
+
+    text = ready("payment", "show", "p-1").out
+
+    assert "no rail nowhere" in text
 
 
 def test_a_conflict_and_bad_input_have_exit_codes_of_their_own(ready: Cli) -> None:

@@ -30,6 +30,7 @@ from penstock.domains.outbox.enqueue import (
 )
 from penstock.domains.outbox.errors import UnknownInstruction
 from penstock.domains.outbox.event import Announce, OutboxEvent
+from penstock.domains.outbox.inspect import InstructionView
 from penstock.domains.outbox.inspect import read_story as read_instruction
 from penstock.domains.payments.accept import PaymentBatcher
 from penstock.domains.payments.commands import payment_group
@@ -73,7 +74,9 @@ from penstock.domains.webhooks.accept import accept_events
 from penstock.domains.webhooks.event import DEFAULT_TENANT
 from penstock.domains.webhooks.inspect import list_event_ids, read_event
 from penstock.integrations.kafka import metrics as kafka_metrics
+from penstock.kernel.inspect import read_attempts
 from penstock.kernel.item import ItemId
+from penstock.kernel.why import why_item
 from penstock.postgres.pool import Connection, Queries
 
 # What an event of the outbox means for the payment. What the rail has only accepted goes on.
@@ -250,12 +253,25 @@ async def _read_instruction(db: Queries, outbox_id: UUID) -> InstructionStory | 
         outbox_id=outbox_id,
         sequence_id=found.instruction.sequence_id,
         state=found.instruction.state,
-        reason=found.instruction.reason,
+        reason=found.instruction.reason or await _waits_because(db, found.instruction),
         rail_reference=found.instruction.rail_reference,
         attempts=[
             msgspec.convert(each, RailAttempt, from_attributes=True) for each in found.attempts
         ],
     )
+
+
+async def _waits_because(db: Queries, found: InstructionView) -> str | None:
+    """Return why an instruction that is neither held nor failed waits; None if it just does."""
+    match found.item_state:
+        case "parked":
+            reasons = await why_item(db, ItemId(found.item_id))
+            return next((each.sentence for each in reasons if each.code == "behind_head"), None)
+        case "scheduled" | "ready":
+            attempts = await read_attempts(db, ItemId(found.item_id))
+            return attempts[-1].reason if attempts else None
+        case _:
+            return None
 
 
 async def _read_events(db: Queries, prefix: str) -> list[EventStory]:

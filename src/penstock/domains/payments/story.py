@@ -58,7 +58,7 @@ class RailAttempt(Struct, frozen=True, kw_only=True):
 
 
 class InstructionStory(Struct, frozen=True, kw_only=True):
-    """The instruction of the payment, and what was tried."""
+    """The instruction of the payment, and what was tried; `reason` says why it waits or failed."""
 
     outbox_id: UUID
     sequence_id: int

@@ -66,3 +66,32 @@ async def test_the_story_of_a_payment_has_the_slot_that_decided_its_instant(scen
     assert datetime.fromisoformat(slot["scheduled_at"]) > SOON
     assert slot["scheduled_at"] == payment["scheduled_at"] == told["item"]["due_at"]
     assert cancelled["slot"] is None, "a cancelled payment gives its slot back"
+
+
+async def test_a_payment_whose_rail_does_not_exist_says_why_it_waits(scene: Scene) -> None:
+    """Nothing has failed yet, so nobody is told; who looks must see the cause."""
+    await scene.schedule("p-1", "p-2", rail_type="nowhere")
+    await scene.run()
+
+    first, second = [
+        (await scene.client.get(f"/payments/{each}")).json() for each in ("p-1", "p-2")
+    ]
+
+    assert first["payment"]["status"] == "PROCESSING"
+    assert first["instruction"]["state"] == second["instruction"]["state"] == "PENDING"
+    assert first["instruction"]["reason"] == "no rail nowhere in this process"
+    assert "with the same order key" in second["instruction"]["reason"]
+
+
+async def test_a_payment_that_an_operator_has_held_says_so(scene: Scene) -> None:
+    await scene.schedule("p-1")
+    await scene.run_payments()
+    outbox_id = (await scene.payment("p-1"))["outbox_id"]
+    held = await scene.client.post(
+        f"/outbox/instructions/{outbox_id}/hold", json={"reason": "looks wrong"}
+    )
+
+    told = (await scene.client.get("/payments/p-1")).json()
+
+    assert held.status_code == 200, held.text
+    assert told["instruction"]["reason"] == "held: looks wrong"

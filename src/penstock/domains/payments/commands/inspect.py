@@ -62,7 +62,7 @@ def _places(detail: PaymentDetail, story: Story) -> dict[str, object]:
     if item is not None:
         found |= {"item_state": item.state, "attempts": item.attempts}
     if instruction is not None:
-        found |= {"instruction_state": instruction.state}
+        found |= {"instruction_state": instruction.state, "instruction_reason": instruction.reason}
     return found
 
 
