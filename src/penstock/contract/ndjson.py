@@ -6,7 +6,7 @@ A client that sends everything before it reads would otherwise cause a deadlock.
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, TypeAlias
 
 from penstock.base.errors import InvalidInput
 
@@ -24,18 +24,30 @@ class LineLimits:
     chunk: int
 
 
+@dataclass(frozen=True, slots=True)
+class LineTooLong:
+    """In the place of a line whose bytes were not kept; `number` counts all lines from 1."""
+
+    number: int
+    bytes_max: int
+
+    def refusal(self) -> InvalidInput:
+        """Return what is said about the line."""
+        return InvalidInput(f"line {self.number}", f"has more than {self.bytes_max} bytes")
+
+
+Line: TypeAlias = bytes | LineTooLong
+
+
 async def chunks_of_lines(
     chunks: AsyncIterator[bytes], limits: LineLimits
-) -> AsyncIterator[list[bytes]]:
+) -> AsyncIterator[list[Line]]:
     """Yield lists of at most `limits.chunk` lines, without empty ones; raises InvalidInput."""
-    rest = b""
-    lines: list[bytes] = []
+    splitter = _Splitter(limits.line_bytes_max)
+    lines: list[Line] = []
     count = 0
     async for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        if len(rest) > limits.line_bytes_max:
-            raise InvalidInput("body", f"has a line of more than {limits.line_bytes_max} bytes")
-        fresh = [line for line in whole if line.strip()]
+        fresh = splitter.split(chunk)
         count += len(fresh)
         if count > limits.lines_max:
             raise InvalidInput("body", f"has more than {limits.lines_max:,} lines")
@@ -43,10 +55,34 @@ async def chunks_of_lines(
         while len(lines) >= limits.chunk:
             yield lines[: limits.chunk]
             lines = lines[limits.chunk :]
-    if rest.strip():
-        lines.append(rest)
+    lines += splitter.split(b"\n")
     if lines:
         yield lines
+
+
+@dataclass(slots=True)
+class _Splitter:
+    """Splits chunks into lines; of a line that is not complete it keeps at most `bytes_max`."""
+
+    bytes_max: int
+    number: int = 0  # Of the last complete line.
+    rest: bytes = b""
+    is_too_long: bool = False  # The line that is not complete.
+
+    def split(self, chunk: bytes) -> list[Line]:
+        """Return the lines that this chunk completes, without empty ones."""
+        *whole, self.rest = (self.rest + chunk).split(b"\n")
+        found = [self._complete(line) for line in whole]
+        if len(self.rest) > self.bytes_max:
+            self.rest, self.is_too_long = b"", True
+        return [line for line in found if line is not None]
+
+    def _complete(self, line: bytes) -> Line | None:
+        self.number += 1
+        if self.is_too_long or len(line) > self.bytes_max:
+            self.is_too_long = False
+            return LineTooLong(self.number, self.bytes_max)
+        return line if line.strip() else None
 
 
 async def sent_and_closed(answers: IO[bytes]) -> AsyncIterator[bytes]:

@@ -1,6 +1,7 @@
 """Payments over REST: 202 with the instant, one result for each of many, and what is refused."""
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ import pytest
 from httpx import Response
 
 from penstock.contract.ndjson import NDJSON
+from penstock.domains.payments.batch import PAYMENT_BYTES_MAX
 from penstock.domains.payments.lanes import LANE
 from penstock.kernel.claim import Cursor, Lease, claim
 from penstock.kernel.item import ItemId
@@ -144,6 +146,36 @@ async def test_a_stream_is_scheduled_in_chunks_with_a_line_for_each(scene: Scene
     assert [each["index"] for each in results] == list(range(2_500))
     assert [each["index"] for each in results if each["outcome"] != "scheduled"] == [1_700]
     assert len(await scene.rows()) == 2_499
+
+
+@pytest.mark.parametrize("chunk_bytes", [1_000, 100_000])
+async def test_a_line_that_is_too_long_is_refused_alone(scene: Scene, chunk_bytes: int) -> None:
+    """One of a million lines must not undo the others; its bytes are not kept."""
+    lines = [json.dumps(a_body(f"p-{number}")) for number in range(3)]
+    long = json.dumps(a_body("p-long", participant_id="x" * 2 * PAYMENT_BYTES_MAX))
+    body = "\n".join([lines[0], "", long, lines[1], long, lines[2], long]).encode()
+
+    async def sent() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), chunk_bytes):
+            yield body[start : start + chunk_bytes]
+
+    answer = await scene.client.post(
+        "/payments/stream", content=sent(), headers={"Content-Type": NDJSON}
+    )
+
+    assert answer.status_code == 200
+    results = [msgspec.json.decode(line) for line in answer.content.splitlines()]
+    assert [each["index"] for each in results] == list(range(6))
+    refused = [each for each in results if each["outcome"] != "scheduled"]
+    assert [(each["index"], each["outcome"], each["code"]) for each in refused] == [
+        (1, "invalid", "invalid-input"),
+        (3, "invalid", "invalid-input"),
+        (5, "invalid", "invalid-input"),
+    ]
+    assert [each["detail"] for each in refused] == [
+        f"line {number}: has more than {PAYMENT_BYTES_MAX} bytes" for number in (3, 5, 7)
+    ]
+    assert len(await scene.rows()) == 3
 
 
 @pytest.mark.parametrize("body", ["[]", "{}", "nonsense", json.dumps([{}] * 1_001)])

@@ -12,7 +12,9 @@ from penstock.contract.http import Content, Stream
 from penstock.contract.ndjson import (
     NDJSON,
     SPOOLED_BYTES_MAX,
+    Line,
     LineLimits,
+    LineTooLong,
     chunks_of_lines,
     sent_and_closed,
 )
@@ -52,7 +54,7 @@ async def answer_lines(batcher: PaymentBatcher, stream: Stream, *, who: str) -> 
 
 
 async def _schedule(
-    batcher: PaymentBatcher, entries: Sequence[bytes | msgspec.Raw], *, who: str, first: int
+    batcher: PaymentBatcher, entries: Sequence[Line | msgspec.Raw], *, who: str, first: int
 ) -> list[wire.Result]:
     def read() -> list[Draft | PenstockError]:
         return [read_payment(batcher, entry, who=who) for entry in entries]
@@ -70,9 +72,11 @@ async def _schedule(
 
 
 def read_payment(
-    batcher: PaymentBatcher, entry: bytes | msgspec.Raw, *, who: str
+    batcher: PaymentBatcher, entry: Line | msgspec.Raw, *, who: str
 ) -> Draft | PenstockError:
     """Return a payment that was checked and enriched, or what is wrong with it."""
+    if isinstance(entry, LineTooLong):
+        return entry.refusal()
     try:
         given = _payment.decode(entry)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as malformed:

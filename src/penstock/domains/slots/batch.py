@@ -17,7 +17,9 @@ from penstock.contract.http import ACQUIRE_TIMEOUT, Content, Stream
 from penstock.contract.ndjson import (
     NDJSON,
     SPOOLED_BYTES_MAX,
+    Line,
     LineLimits,
+    LineTooLong,
     chunks_of_lines,
     sent_and_closed,
 )
@@ -41,7 +43,7 @@ ARRAY_BYTES_MAX = 32 * 1024 * 1024  # An array is decoded as a whole; larger bat
 LINES = LineLimits(lines_max=1_000_000, line_bytes_max=4096, chunk=CHUNK)
 
 _Numbered = tuple[int, SlotRequest]
-_Entries = Sequence[bytes | msgspec.Raw]
+_Entries = Sequence[Line | msgspec.Raw]
 
 _line = msgspec.json.Decoder(wire.NewSlot)
 _array = msgspec.json.Decoder(list[msgspec.Raw])
@@ -143,7 +145,9 @@ def _read(entries: _Entries, *, first: int) -> _Chunk:
     return chunk
 
 
-def _decoded(entry: bytes | msgspec.Raw) -> wire.NewSlot:
+def _decoded(entry: Line | msgspec.Raw) -> wire.NewSlot:
+    if isinstance(entry, LineTooLong):
+        raise entry.refusal()
     try:
         request = _line.decode(entry)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as malformed:
