@@ -91,6 +91,11 @@ def test_limits_policies_and_calendars_are_set_and_listed(ready: Cli, tmp_path: 
     assert listed["calendar"]["cutOff"] == "15:00"
     assert ready("outbox", "calendar", "remove", "sepa").code == 0
     assert ready("outbox", "limit", "set", "EUR", "--all", "--amount-max", "ten").code == 2
+    without = ready("outbox", "limit", "set", "EUR", "--all")
+    assert without.code == 2
+    assert "limit remove" in without.err
+    assert ready("outbox", "limit", "remove", "EUR", "--all").code == 0
+    assert ready("outbox", "limit", "remove", "EUR", "--all").code == 2
 
 
 @pytest.mark.parametrize("content", [b"{}", b"{", b"\xff", b"[" * 100_000])

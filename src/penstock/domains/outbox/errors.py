@@ -3,7 +3,7 @@
 PenstockError
 ├── Denied: ApprovalDenied, BadSignature
 ├── NotFound: UnknownInstruction, UnknownRail, UnknownCode, UnknownSwitch, UnknownSuspension,
-│             UnknownCalendar, NoSimulator
+│             UnknownCalendar, UnknownOutboxLimit, NoSimulator
 └── Conflict: InstructionConflict, ResultMismatch, AlreadyDecided, DecisionRefused, ResultUnknown
 """
 
@@ -135,6 +135,19 @@ class UnknownCalendar(NotFound):
 
     def __str__(self) -> str:
         return f"the rail {self.rail_type!r} has no calendar"
+
+
+@dataclass(eq=False)
+class UnknownOutboxLimit(NotFound):
+    """There are no limits of this scope in this currency."""
+
+    code: ClassVar[str] = "unknown-outbox-limit"
+    scope: str
+    name: str
+    currency: str
+
+    def __str__(self) -> str:
+        return f"there is no limit of {self.scope} {self.name!r} in {self.currency!r}"
 
 
 @dataclass(eq=False)

@@ -601,14 +601,31 @@ async def test_limits_are_set_listed_and_removed_over_rest(scene: Scene) -> None
 
     made = await ops.put("/outbox/limits", json=given)
     listed = (await ops.get("/outbox/limits")).json()["limits"]
-    await ops.put(
-        "/outbox/limits", json={"scope": "participant", "name": "shop", "currency": "EUR"}
-    )
+    which = {"scope": "participant", "name": "shop"}
+    removed = await ops.delete("/outbox/limits/EUR", params=which)
+    again = await ops.delete("/outbox/limits/EUR", params=which)
 
     assert made.status_code == 200, made.text
     assert listed == [given | {"amount_max": None, "day_amount_max": None}]
     assert (await ops.get("/outbox/limits")).json() == {"limits": []}
-    assert len(await scene.audited("outbox_limit.changed")) == 2
+    assert removed.status_code == 204, removed.text
+    assert again.status_code == 404
+    assert again.json()["type"].endswith("unknown-outbox-limit")
+    assert len(await scene.audited("outbox_limit.changed")) == 1
+    assert len(await scene.audited("outbox_limit.removed")) == 1
+
+
+async def test_limits_without_a_number_are_refused_and_not_removed(scene: Scene) -> None:
+    """As those of payments: a field that a client forgot must not lift the limit."""
+    ops = scene.clients["ops"]
+    await scene.limit(amount_max=Decimal(100))
+
+    refused = await ops.put("/outbox/limits", json={"scope": "all", "currency": "EUR"})
+
+    assert refused.status_code == 400
+    assert refused.json()["field"] == "amount_max"
+    assert "DELETE" in refused.json()["detail"]
+    assert len((await ops.get("/outbox/limits")).json()["limits"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def set_limit(
     day_amount_max: str | None,
     data_dir: Path | None,
 ) -> None:
-    """Set limits in one currency; without any number they are removed."""
+    """Set or replace limits in one currency."""
     scope, name = read_scope(is_all=is_all, rail=rail, participant=participant)
     made = Limits(
         scope=scope,
@@ -74,6 +74,27 @@ def list_limits(*, data_dir: Path | None, as_json: bool) -> None:
     """List the limits."""
     rows = [asdict(each) for each in ask(data_dir, limits.list_limits)]
     print_rows(rows, as_json=as_json, none="there are no limits")
+
+
+@limit.command("remove")
+@click.argument("currency")
+@scope_options
+@data_dir_option
+def remove_limit(
+    *,
+    currency: str,
+    is_all: bool,
+    rail: str | None,
+    participant: str | None,
+    data_dir: Path | None,
+) -> None:
+    """Remove the limits of all, a rail or a participant in one currency."""
+    scope, name = read_scope(is_all=is_all, rail=rail, participant=participant)
+    ask(
+        data_dir,
+        lambda db: limits.remove_limits(db, currency, scope=scope, name=name, who=operator()),
+    )
+    click.echo("the limits are removed", err=True)
 
 
 @click.group()

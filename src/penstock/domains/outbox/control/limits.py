@@ -10,6 +10,7 @@ from decimal import Decimal
 from penstock.base.errors import InvalidInput
 from penstock.base.money import check_limits, plain
 from penstock.domains.outbox.control.control_scope import Scope, check_known, check_scope
+from penstock.domains.outbox.errors import UnknownOutboxLimit
 from penstock.kernel.audit import audit
 from penstock.postgres.pool import Connection, Queries, Row
 from penstock.postgres.statement import statement
@@ -20,6 +21,7 @@ READ_LIMITS = statement(__package__, "read_limits.sql")
 LIST_LIMITS = statement(__package__, "list_limits.sql")
 
 AMOUNTS = ("amount_max", "approval_above", "day_amount_max")
+NO_NUMBER = "give it or another number; DELETE, or `outbox limit remove`, removes the limits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,24 +41,35 @@ class Limits:
 
 
 async def put_limits(db: Connection, limits: Limits, *, who: str) -> Limits:
-    """Create or replace limits; without any number they are removed. Raises InvalidInput."""
+    """Create or replace limits; raises InvalidInput, also if there is no number."""
     name = check_scope(limits.scope, limits.name)
     _check(limits)
     numbers = [getattr(limits, field) for field in AMOUNTS]
-    if any(each is not None for each in numbers):
-        await check_known(db, limits.scope, name)
+    await check_known(db, limits.scope, name)
     async with db.transaction():
         row = await db.fetchrow(READ_LIMITS, limits.scope, name, limits.currency)
-        if all(each is None for each in numbers):
-            await db.execute(REMOVE_LIMITS, limits.scope, name, limits.currency)
-        else:
-            await db.execute(PUT_LIMITS, limits.scope, name, limits.currency, *numbers)
+        await db.execute(PUT_LIMITS, limits.scope, name, limits.currency, *numbers)
         await audit(
             db, who, "outbox_limit.changed", subject=f"{limits.scope} {name} {limits.currency}",
             before=None if row is None else _shown(Limits(**dict(row.items()))),
             after=_shown(limits),
         )  # fmt: skip
     return replace(limits, name=name)
+
+
+async def remove_limits(
+    db: Connection, currency: str, *, scope: Scope, name: str | None, who: str
+) -> None:
+    """Remove the limits of a scope in one currency, or raise UnknownOutboxLimit."""
+    stored = check_scope(scope, name)
+    async with db.transaction():
+        row = await db.fetchrow(REMOVE_LIMITS, scope, stored, currency)
+        if row is None:
+            raise UnknownOutboxLimit(scope, stored, currency)
+        await audit(
+            db, who, "outbox_limit.removed", subject=f"{scope} {stored} {currency}",
+            before=_shown(Limits(**dict(row.items()))),
+        )  # fmt: skip
 
 
 async def list_limits(db: Queries) -> list[Limits]:
@@ -80,6 +93,8 @@ def _check(limits: Limits) -> None:
         raise InvalidInput("approval_above", "must be below amount_max: over that, nothing leaves")
     if limits.scope == "rail" and limits.day_amount_max is not None:
         raise InvalidInput("day_amount_max", "is for all or a participant: it counts all rails")
+    if all(getattr(limits, field) is None for field in AMOUNTS):
+        raise InvalidInput("amount_max", NO_NUMBER)
 
 
 def _shown(limits: Limits) -> dict[str, str]:

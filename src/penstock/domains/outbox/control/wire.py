@@ -226,6 +226,14 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     notice: Notice = UNSET
 
 
+class LimitsRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which limits; those of all if `scope` and `name` are absent."""
+
+    currency: Currency
+    scope: Scope = "all"
+    name: Name | None = None
+
+
 class LimitsList(Struct, frozen=True, kw_only=True):
     """All limits."""
 

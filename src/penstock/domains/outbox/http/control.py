@@ -192,11 +192,20 @@ async def list_limits(call: Call[NoParameters, None]) -> wire.LimitsList:
 
 
 async def put_limits(call: Call[NoParameters, wire.Limits]) -> wire.Limits:
-    """Set or remove limits."""
+    """Set limits."""
     async with call.connection() as db:
         made = await limits.put_limits(db, wire.to_limits(call.body), who=call.who)
         notice = await find_notice(db, made.scope, made.name)
     return wire.to_wire_limits(made, notice)
+
+
+async def remove_limits(call: Call[wire.LimitsRef, None]) -> None:
+    """Remove limits."""
+    which = call.parameters
+    async with call.connection() as db:
+        await limits.remove_limits(
+            db, which.currency, scope=which.scope, name=which.name, who=call.who
+        )
 
 
 async def list_calendars(call: Call[NoParameters, None]) -> wire.RailCalendars:
@@ -302,7 +311,11 @@ def endpoints(api: ControlApi) -> Sequence[Endpoint]:
         ),
         endpoint(
             "PUT", "/outbox/limits", put_limits, scope="admin",
-            summary="Set limits in one currency; without any number they are removed",
+            summary="Set or replace limits in one currency",
+        ),
+        endpoint(
+            "DELETE", "/outbox/limits/{currency}", remove_limits, scope="admin", statuses=(204,),
+            summary="Remove the limits of all, a rail or a participant in one currency",
         ),
         endpoint(
             "GET", "/outbox/calendars", list_calendars, scope="read",

@@ -20,6 +20,7 @@ REMOVE_PAYMENT_LIMIT = statement(__package__, "remove_payment_limit.sql")
 LIST_PAYMENT_LIMITS = statement(__package__, "list_payment_limits.sql")
 
 AMOUNTS = ("amount_max", "day_amount_max")
+NO_NUMBER = "give it, or day_amount_max; DELETE, or `payment limit remove`, removes the limit"
 ALL = ""  # In the place of a participant, in the table.
 
 
@@ -77,7 +78,7 @@ def _check(limit: PaymentLimit) -> None:
     numbers: dict[str, Decimal | None] = {field: getattr(limit, field) for field in AMOUNTS}
     check_limits(numbers, limit.currency)
     if all(amount is None for amount in numbers.values()):
-        raise InvalidInput("amount_max", "give it, or day_amount_max; remove the limit otherwise")
+        raise InvalidInput("amount_max", NO_NUMBER)
 
 
 def _to_limit(row: Row) -> PaymentLimit:
