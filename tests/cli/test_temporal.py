@@ -101,9 +101,7 @@ def test_a_process_that_cannot_reach_temporal_ends_with_its_code(
     monkeypatch.setenv("TEMPORAL_TARGET", target)
     command = [sys.executable, "-m", "penstock.cli", "temporal", "status"]
 
-    ended = [
-        subprocess.run(command, check=False, capture_output=True, text=True) for _ in range(3)
-    ]
+    ended = [subprocess.run(command, check=False, capture_output=True, text=True) for _ in range(3)]
 
     assert [each.returncode for each in ended] == [Exit.UNAVAILABLE] * 3
     for each in ended:

@@ -78,7 +78,7 @@ def _is_host(host: str) -> bool:
     """Return whether this is a name, an IPv4 address, or an IPv6 address in brackets."""
     if host.startswith("[") and host.endswith("]"):
         try:
-            return ip_address(host[1:-1]).version == 6  # noqa: PLR2004
+            return ip_address(host[1:-1]).version == 6
         except ValueError:
             return False
     return _HOST.fullmatch(host) is not None
