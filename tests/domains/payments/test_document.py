@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import LiteralString
 
 import asyncpg
@@ -10,13 +10,17 @@ import pytest
 
 from penstock.kernel.claim import Cursor, Lease, claim
 from penstock.kernel.item import Dead, Done, ItemId, Retry
-from penstock.kernel.lane import Lane, read_lane
+from penstock.kernel.lane import Lane, read_lane, set_lane
 from penstock.kernel.operate import cancel, hold
+from penstock.kernel.sweep import rescue
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Connection, Row, connect
 from tests.database import OWNERS, run_sql
 from tests.domains.payments.scene import AT_FOUR, Scene, a_payment
 from tests.kernel.scene import end
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
 
 # As they stand in the document, comments included.
 TUNING: tuple[LiteralString, ...] = (
@@ -86,7 +90,7 @@ async def test_the_tables_of_the_document_have_its_columns(
     assert await columns_of(session, relation) == COLUMNS[relation].split()
 
 
-@pytest.mark.covers("A55")
+@pytest.mark.covers("A55", "A94")
 async def test_a_migrated_database_has_a_row_for_payments(empty_dsn: str) -> None:
     connection = await connect(empty_dsn)
     await migrate(connection, OWNERS)
@@ -317,6 +321,76 @@ async def test_a_failed_dispatch_is_ready_again_with_its_error(scene: Scene) -> 
     assert row["last_error"] == "the rail is away"
 
 
+@pytest.mark.covers("A39")
+async def test_a_payment_is_claimed_when_it_is_due_and_has_a_retry_left(scene: Scene) -> None:
+    """The buffer counts from the instant of the payment, and the retries from its first failure."""
+    async with scene.app.pool.acquire() as db:
+        lane = await set_lane(
+            db, "payment", who="test", pre_start_buffer=10 * MINUTE, max_attempts=2,
+            dispatch_interval=timedelta(0),
+        )  # fmt: skip
+        await scene.payments.schedule(a_payment())
+        early = await try_claim(db, lane, now=AT_FOUR - 11 * MINUTE)
+        first = await try_claim(db, lane, now=AT_FOUR - 9 * MINUTE)
+        await end(db, lane, first, Retry("the rail is away"), now=AT_FOUR)
+        second = await try_claim(db, lane, now=AT_FOUR + HOUR)
+        ready = await queue_row(db)
+        await end(db, lane, second, Retry("the rail is away"), now=AT_FOUR + HOUR)
+        third = await try_claim(db, lane, now=AT_FOUR + 24 * HOUR)
+        dead = await queue_row(db)
+
+    assert [len(each.items) for each in (early, first, second, third)] == [0, 1, 1, 0]
+    assert (ready["queue_status"], ready["retry_count"]) == ("CLAIMED", 1)
+    assert (dead["queue_status"], dead["retry_count"]) == ("DEAD", 2)
+
+
+@pytest.mark.covers("A89")
+async def test_a_payment_that_kills_every_worker_ends_dead(scene: Scene) -> None:
+    """It would be claimed for ever, and take the batch with it each time."""
+    at = AT_FOUR
+    async with scene.app.pool.acquire() as db:
+        lane = await set_lane(
+            db, "payment", who="test", max_attempts=3, dispatch_interval=timedelta(0)
+        )
+        await scene.payments.schedule(a_payment())
+        claims = []
+        for _ in range(4):
+            claims.append(len((await try_claim(db, lane, now=at)).items))
+            at += HOUR
+            await rescue(db, now=at)
+        row = await queue_row(db)
+
+    assert claims == [1, 1, 1, 0]
+    assert (row["queue_status"], row["retry_count"]) == ("DEAD", 3)
+
+
+@pytest.mark.covers("A92")
+async def test_the_instant_decides_which_payment_is_first_also_after_a_retry(scene: Scene) -> None:
+    """A payment that is tried again has a new instant, and overtakes nobody who waits longer."""
+    instants = {"p-1": AT_FOUR, "p-2": AT_FOUR - HOUR, "p-3": AT_FOUR + HOUR}
+    async with scene.app.pool.acquire() as db:
+        lane = await set_lane(
+            db, "payment", who="test", batch_size=1, dispatch_interval=timedelta(0)
+        )
+        for payment_id, at in instants.items():
+            await scene.payments.schedule(a_payment(payment_id, execute_at=at.isoformat()))
+        order = []
+        for number in range(4):
+            at = AT_FOUR + (2 + number) * HOUR
+            lease = await try_claim(db, lane, now=at)
+            order += [each.key for each in lease.items]
+            ending = Retry("the rail is away", after=90 * MINUTE) if number == 0 else Done()
+            await end(db, lane, lease, ending, now=at)
+
+    assert order == ["p-2", "p-1", "p-3", "p-2"]
+
+
+async def try_claim(db: Connection, lane: Lane, *, now: datetime) -> Lease:
+    """Claim what may be claimed at an instant; a lease without items if there is nothing."""
+    found = await claim(db, lane.lane_id, Cursor(), limit=10, worker="test", now=now)
+    return found if isinstance(found, Lease) else Lease(token=0, claimed_at=now, items=[])
+
+
 @pytest.mark.covers("A88")
 async def test_what_is_dead_held_or_cancelled_has_words_of_its_own(scene: Scene) -> None:
     """READY would say that it leaves by itself."""
@@ -341,6 +415,7 @@ async def test_what_is_dead_held_or_cancelled_has_words_of_its_own(scene: Scene)
     ]
 
 
+@pytest.mark.covers("A54")
 async def test_a_claim_on_the_queue_fails_and_names_what_replaces_it(session: Connection) -> None:
     """It would lock rows that claim nothing, and two processes would both go on."""
     statement = """

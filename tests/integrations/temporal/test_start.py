@@ -1,9 +1,17 @@
 """Workflows are started once per id, many at a time, and a failure is that workflow's alone."""
 
+import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import (
+    Client,
+    Interceptor,
+    OutboundInterceptor,
+    StartWorkflowInput,
+    WorkflowHandle,
+)
 
 from penstock.integrations.temporal.client import connect
 from penstock.integrations.temporal.start import NewWorkflow, start_workflow, start_workflows
@@ -29,6 +37,20 @@ async def test_every_workflow_of_a_batch_is_started(client: Client) -> None:
     for each in batch:
         described = await client.get_workflow_handle(each.id).describe()
         assert (described.workflow_type, described.task_queue) == ("Greet", queue)
+
+
+@pytest.mark.covers("A91")
+async def test_starts_are_made_many_at_a_time(client: Client) -> None:
+    """One after another, a batch of 500 would take longer than its cycle."""
+    together = Together(8)
+    counting = Client(client.service_client, interceptors=[together])
+    batch = greetings(24, queue=fresh("queue"), prefix=fresh("greet"))
+
+    async with asyncio.timeout(60):
+        results = await start_workflows(counting, batch, at_once=8)
+
+    assert results == [None] * 24
+    assert together.most == 8
 
 
 @pytest.mark.covers("A26", "A35")
@@ -109,3 +131,29 @@ async def test_a_lazy_client_starts_before_there_is_a_server(
 
     assert down is not None
     assert up is None
+
+
+class Together(Interceptor):
+    """Lets starts go on once this many are under way, and counts how many are at once."""
+
+    def __init__(self, parties: int) -> None:
+        self.barrier = asyncio.Barrier(parties)
+        self.running = self.most = 0
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # noqa: A002
+        return _Counting(next, self)
+
+
+class _Counting(OutboundInterceptor):
+    def __init__(self, following: OutboundInterceptor, together: Together) -> None:
+        super().__init__(following)
+        self.together = together
+
+    async def start_workflow(self, input: StartWorkflowInput) -> WorkflowHandle[Any, Any]:  # noqa: A002
+        self.together.running += 1
+        self.together.most = max(self.together.most, self.together.running)
+        await self.together.barrier.wait()
+        try:
+            return await super().start_workflow(input)
+        finally:
+            self.together.running -= 1

@@ -74,7 +74,7 @@ async def completed(scene: Scene) -> int:
     )
 
 
-@pytest.mark.covers("A66", "A67", "A68", "A69")
+@pytest.mark.covers("A65", "A66", "A67", "A68", "A69", "A70")
 async def test_the_metrics_of_the_document_move(scene: Scene) -> None:
     await scene.set_lane(**NO_PACING)
     await scene.schedule("p-1", "p-2", "p-3")

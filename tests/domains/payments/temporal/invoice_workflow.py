@@ -1,4 +1,6 @@
-"""The first phase of another item type. Alone in its file: Temporal loads it in a sandbox."""
+"""Both phases of another item type. Alone in their file: Temporal loads them in a sandbox."""
+
+import json
 
 from temporalio import workflow
 
@@ -15,3 +17,12 @@ class InvoiceInit:
     @workflow.run
     async def run(self, invoice_id: str) -> str:
         return await self.lifecycle.enqueue(invoice_id, '{"total": "7.00"}')
+
+
+@workflow.defn(name="InvoiceExec")
+class InvoiceExec:
+    """The second phase: it gets an id and a context, and knows nothing of the queue."""
+
+    @workflow.run
+    async def run(self, invoice_id: str, context_json: str) -> str:
+        return f"{invoice_id}: {json.loads(context_json)['total']}"

@@ -5,6 +5,7 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
+from structlog.testing import capture_logs
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowFailureError
 
@@ -17,6 +18,7 @@ from tests.domains.payments.executing.scene import LEASE_OVER
 from tests.domains.payments.temporal.scene import TemporalScene, activities_of
 
 HOUR = timedelta(hours=1)
+TOO_LARGE = "x" * 3_000_000  # Temporal takes 2 MB.
 STEPS = ["readDispatchConfig", "claimBatch", "dispatchBatch", "recordResults"]
 
 
@@ -50,6 +52,22 @@ async def test_a_cycle_has_four_steps_which_are_tried_once(scene: TemporalScene)
     assert log[0]["batch_id"].startswith("BATCH-")
 
 
+@pytest.mark.covers("A66", "A67", "A68", "A69")
+async def test_a_cycle_moves_the_metrics_of_the_document(scene: TemporalScene) -> None:
+    *_, spoilt = payment_ids = scene.ids(3)
+    await scene.payments.schedule(*payment_ids)
+    await scene.payments.spoil(spoilt, creditor={"name": TOO_LARGE})
+
+    async with scene.workers("dispatch"):
+        assert await scene.dispatch() == 2
+
+    meter, lane = scene.payments.app.meter, (("lane", "payment"),)
+    assert meter.counters["dispatch_batch_claimed_total", lane] == 3
+    assert meter.counters["dispatch_workflow_started_total", lane] == 2
+    assert meter.counters["dispatch_workflow_start_failures_total", lane] == 1
+    assert meter.histograms["dispatch_cycle_duration_seconds", lane].count == 1
+
+
 async def test_a_dispatched_payment_is_executed_and_paid_once(
     scene: TemporalScene, ledger: Ledger
 ) -> None:
@@ -66,6 +84,7 @@ async def test_a_dispatched_payment_is_executed_and_paid_once(
     assert sorted(ledger.bookings) == payment_ids
 
 
+@pytest.mark.covers("A21")
 async def test_ids_pass_through_the_history_and_contexts_do_not(scene: TemporalScene) -> None:
     """500 contexts in one payload would exceed what Temporal takes."""
     (payment_id,) = scene.ids(1)
@@ -79,6 +98,11 @@ async def test_ids_pass_through_the_history_and_contexts_do_not(scene: TemporalS
     text = "".join(str(each) for each in await scene.history(cycle))
     assert payment_id in text
     assert "a name in a context" not in text
+    batch, _ = await recorded_batch(scene, cycle)
+    assert batch.batch_id.startswith("BATCH-")
+    assert batch.payment_ids == [payment_id]
+    started = (await scene.history(f"exec-payment-{payment_id}"))[0]
+    assert "a name in a context" in str(started)
 
 
 @pytest.mark.covers("A18", "A74")
@@ -140,6 +164,7 @@ async def test_what_a_failed_cycle_claimed_is_dispatched_after_the_lease(
     assert len(await scene.runs(payment_id)) == 1
 
 
+@pytest.mark.covers("A36")
 async def test_a_cycle_that_outlives_its_lease_changes_nothing(scene: TemporalScene) -> None:
     """Another cycle has the items by then: the guard finds no row, and a warning is logged."""
     (payment_id,) = scene.ids(1)
@@ -149,9 +174,14 @@ async def test_a_cycle_that_outlives_its_lease_changes_nothing(scene: TemporalSc
         await scene.client.get_workflow_handle(cycle).result()
     before = await scene.payments.log()
 
-    again = await activities(scene).dispatch_batch(*await recorded_batch(scene, cycle))
+    batch, config = await recorded_batch(scene, cycle)
+    late = activities(scene)
+    with capture_logs() as lines:
+        again = await late.dispatch_batch(batch, config)
+        await late.record_results(batch.batch_id, again, config)
 
     assert not again.is_recorded
+    assert [(each["event"], each["log_level"]) for each in lines] == [("dispatch.late", "warning")]
     assert await scene.payments.log() == before
     assert await scene.payments.item_states() == ["done"]
     assert len(await scene.runs(payment_id)) == 1

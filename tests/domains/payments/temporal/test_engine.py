@@ -12,6 +12,7 @@ from tests.domains.payments.temporal.scene import TemporalScene, opened_on_tempo
 from tests.temporal_server import TemporalServer
 
 MINUTE = timedelta(minutes=1)
+CYCLE = timedelta(seconds=5)
 TOO_LARGE = "x" * 3_000_000  # Temporal takes 2 MB.
 
 
@@ -94,6 +95,29 @@ async def test_a_refused_start_gives_back_that_payment_alone(scene: TemporalScen
         "SELECT array_agg(attempt) FROM penstock.ready"
     )
     assert retries == [1]
+
+
+@pytest.mark.covers("A41")
+async def test_a_refused_start_is_tried_in_each_cycle_until_its_attempts_are_used(
+    scene: TemporalScene,
+) -> None:
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    await scene.payments.spoil(payment_id, creditor={"name": TOO_LARGE})
+    await scene.payments.set_lane(max_attempts=3)
+
+    tried = []
+    for _ in range(5):
+        tried.append(len(await scene.payments.run_payments()))
+        scene.payments.clock.advance(CYCLE)
+
+    assert tried == [1, 1, 1, 0, 0]
+    row = await scene.payments.app.pool.fetchrow(
+        "SELECT queue_status, retry_count, last_error FROM penstock.payment_exec_queue"
+    )
+    assert row is not None
+    assert (row["queue_status"], row["retry_count"]) == ("DEAD", 3)
+    assert "temporal: refused" in row["last_error"]
 
 
 @pytest.mark.covers("A90")

@@ -156,6 +156,31 @@ async def test_a_step_that_fails_for_good_is_told_at_the_payment(
     assert ledger.bookings == [payment_id]
 
 
+@pytest.mark.covers("A16")
+async def test_an_execution_that_fails_leaves_the_row_of_the_queue(scene: TemporalScene) -> None:
+    """After the dispatch the queue is not written again, whatever becomes of the execution."""
+
+    async def fail(_db: Connection, _executions: Sequence[Execution]) -> None:
+        raise ApplicationError("no such account", non_retryable=True)
+
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    await scene.payments.run_payments()
+    pool = scene.payments.app.pool
+    before = await pool.fetch("SELECT * FROM penstock.payment_exec_queue")
+    attempts = await pool.fetch("SELECT * FROM penstock.attempt")
+    spec = exec_spec(scene, replace(exec_activities(scene), post_process=fail))
+
+    async with scene.running([spec]):
+        with pytest.raises(WorkflowFailureError):
+            await scene.result(payment_id)
+
+    (after,) = await pool.fetch("SELECT * FROM penstock.payment_exec_queue")
+    assert after["queue_status"] == "DISPATCHED"
+    assert [after] == before
+    assert await pool.fetch("SELECT * FROM penstock.attempt") == attempts
+
+
 async def test_new_histories_are_replayed(scene: TemporalScene) -> None:
     """What a worker does now must be what it does when it reads the history again."""
     (payment_id,) = scene.ids(1)

@@ -11,7 +11,7 @@ from penstock.domains.payments.temporal.init_activities import ContextActivities
 from penstock.domains.payments.temporal.models import Schedulable
 from penstock.integrations.temporal.start import NewWorkflow, start_workflow
 from penstock.integrations.temporal.worker import WorkerSpec
-from tests.domains.payments.temporal.invoice_workflow import InvoiceInit
+from tests.domains.payments.temporal.invoice_workflow import InvoiceExec, InvoiceInit
 from tests.domains.payments.temporal.scene import TemporalScene, activities_of
 
 AT = datetime(2031, 5, 5, 16, tzinfo=UTC)
@@ -99,10 +99,17 @@ async def test_a_payment_that_is_refused_fails_at_once(scene: TemporalScene) -> 
     assert len(await scene.payments.item_states()) == 1
 
 
-@pytest.mark.covers("A56", "A58")
+@pytest.mark.covers("A56", "A57", "A58")
 async def test_another_item_type_composes_the_lifecycle(scene: TemporalScene) -> None:
-    """A new item type is a row, a workflow and no change to the framework."""
+    """A new item type is a row, its two workflows and no change to the framework."""
     pool = scene.payments.app.pool
+    executing = WorkerSpec(
+        task_queue=scene.exec_queue,
+        workflows=[InvoiceExec],
+        activities=[],
+        workflows_at_once=5,
+        activities_at_once=5,
+    )
     await scene.add_item_type("INVOICE", workflow="InvoiceExec", queue=scene.exec_queue)
     spec = WorkerSpec(
         task_queue=scene.init_queue,
@@ -121,9 +128,18 @@ async def test_another_item_type_composes_the_lifecycle(scene: TemporalScene) ->
         await scene.client.get_workflow_handle(init.id).result()
     async with scene.workers("dispatch"):
         assert await scene.dispatch("INVOICE") == 1
+    async with scene.running([executing]):
+        executed = scene.client.get_workflow_handle(f"exec-invoice-{invoice_id}")
+        assert await executed.result() == f"{invoice_id}: 7.00"
 
     (run,) = await scene.runs(invoice_id, item_type="invoice")
     assert run.workflow_type == "InvoiceExec"
+    row = await pool.fetchrow(
+        "SELECT item_type, queue_status FROM penstock.payment_exec_queue WHERE payment_id = $1",
+        invoice_id,
+    )
+    assert row is not None
+    assert tuple(row.values()) == ("INVOICE", "DISPATCHED")
 
 
 async def cause(scene: TemporalScene, workflow_id: str) -> ApplicationError:
