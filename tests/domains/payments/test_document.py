@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from penstock.kernel.claim import Cursor, Lease, claim
-from penstock.kernel.item import Dead, Done, ItemId, Retry
+from penstock.kernel.item import Dead, Done, Hold, ItemId, Retry, Snooze
 from penstock.kernel.lane import Lane, read_lane, set_lane
 from penstock.kernel.operate import cancel, hold
 from penstock.kernel.sweep import rescue
@@ -17,7 +17,7 @@ from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Connection, Row, connect
 from tests.database import OWNERS, run_sql
 from tests.domains.payments.scene import AT_FOUR, Scene, a_payment
-from tests.kernel.scene import end
+from tests.kernel.scene import attempt_once, end, put, take
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -413,6 +413,121 @@ async def test_what_is_dead_held_or_cancelled_has_words_of_its_own(scene: Scene)
         ("HELD", "fraud?"),
         ("CANCELLED", None),
     ]
+
+
+# What the view must answer, from the kernel's own word about each item.
+LOCATED: LiteralString = """
+SELECT c.payment_id, coalesce(place.state, 'removed') AS state,
+    CASE coalesce(place.state, lower(p.status))
+        WHEN 'leased' THEN 'CLAIMED'
+        WHEN 'scheduled' THEN 'READY'
+        WHEN 'ready' THEN 'READY'
+        WHEN 'parked' THEN 'READY'
+        WHEN 'dead' THEN 'DEAD'
+        WHEN 'held' THEN 'HELD'
+        WHEN 'cancelled' THEN 'CANCELLED'
+        ELSE 'DISPATCHED'
+    END AS queue_status,
+    coalesce(p.scheduled_at, place.due_at, item.due_at) AS scheduled_exec_time,
+    penstock.dispatch_batch_id(coalesce(lease.token, tried.token)) AS dispatch_batch_id,
+    coalesce(lease.claimed_at, tried.claimed_at) AS claimed_at,
+    CASE WHEN place.state = 'done' THEN tried.settled_at END AS dispatched_at,
+    tried.failed AS retry_count,
+    CASE WHEN place.state <> 'done' THEN coalesce(place.reason, tried.reason) END AS last_error,
+    greatest(c.created_at, p.updated_at, lease.claimed_at, tried.settled_at) AS updated_at
+FROM penstock.payment_exec_context AS c
+JOIN penstock.idempotency AS i ON i.key = c.payment_id
+LEFT JOIN penstock.payment AS p USING (payment_id)
+LEFT JOIN penstock.item ON item.id = i.item_id
+LEFT JOIN LATERAL penstock.locate(ARRAY[i.item_id]) AS place ON true
+LEFT JOIN penstock.lease ON i.item_id = ANY (lease.item_ids)
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE outcome IN ('retry', 'lost', 'dead'))::integer AS failed,
+        (array_agg(token ORDER BY attempt DESC))[1] AS token,
+        (array_agg(reason ORDER BY attempt DESC))[1] AS reason,
+        max(attempt.claimed_at) AS claimed_at, max(settled_at) AS settled_at
+    FROM penstock.attempt
+    WHERE item_id = i.item_id
+) AS tried
+ORDER BY payment_id
+"""
+SHOWN: LiteralString = """
+SELECT payment_id, queue_status, scheduled_exec_time, dispatch_batch_id, claimed_at, dispatched_at,
+    retry_count, last_error, updated_at
+FROM penstock.payment_exec_queue
+ORDER BY payment_id
+"""
+ENDINGS = {
+    "done": Done(),
+    "retry": Retry("the rail is away"),
+    "snoozed": Snooze(timedelta(minutes=1)),
+    "held": Hold("no reply"),
+    "dead": Dead("refused"),
+}
+
+
+async def test_the_queue_shows_every_state_as_the_kernel_has_it(scene: Scene) -> None:
+    """The view does not ask the kernel for each row, and must not answer otherwise."""
+    async with scene.app.pool.acquire() as db:
+        await db.execute("UPDATE penstock.exec_rate_config SET dispatch_interval_secs = 0")
+        await bring_payments_into_each_state(scene, db)
+        await bring_invoices_into_each_state(db)
+
+        located = [dict(row.items()) for row in await db.fetch(LOCATED)]
+        shown = [dict(row.items()) for row in await db.fetch(SHOWN)]
+
+    states = {row["payment_id"]: row.pop("state") for row in located}
+    assert set(states.values()) == {
+        "scheduled", "ready", "parked", "leased", "held", "dead", "cancelled", "done", "removed",
+    }  # fmt: skip
+    assert shown == located
+
+
+async def bring_payments_into_each_state(scene: Scene, db: Connection) -> None:
+    """Their instants are those of the payments."""
+    lane = await read_lane(db, "payment")
+    for name, ending in ENDINGS.items():
+        await scene.payments.schedule(a_payment(name))
+        await attempt_once(db, lane, ending, now=AT_FOUR)
+    for name in ("removed", "cancelled and removed"):
+        await scene.payments.schedule(a_payment(name))
+    await end(db, lane, await leased(db, lane), Done(), now=AT_FOUR)
+    await scene.payments.schedule(a_payment("leased"))
+    await leased(db, lane)
+    for name in ("scheduled", "cancelled", "held by a person"):
+        await scene.payments.schedule(a_payment(name))
+    await scene.payments.schedule(a_payment("ready", execute_at=None))
+    ids = {row["payment_id"]: ItemId(row["item_id"]) for row in await scene.rows()}
+    await cancel(db, ids["cancelled"], who="ann", owner="payments")
+    await hold(db, ids["held by a person"], who="ann", reason="fraud?")
+    removed = [ids["removed"], ids["cancelled and removed"]]
+    await db.execute("DELETE FROM penstock.item WHERE id = ANY ($1)", removed)
+    await db.execute("DELETE FROM penstock.attempt WHERE item_id = ANY ($1)", removed)
+    await db.execute(
+        "SELECT penstock.move_payments($1, ARRAY['SCHEDULED'], 'CANCELLED')",
+        ["cancelled and removed"],
+    )
+
+
+async def bring_invoices_into_each_state(db: Connection) -> None:
+    """They have no payment: their instants are those of the kernel."""
+    await db.execute(f"{INSERT} ('INVOICE', 'InvoiceWorkflow', 'invoices')")
+    lane = await set_lane(
+        db, "invoice", who="test", ordering="per_key", dispatch_interval=timedelta(0)
+    )
+    for name, ending in ENDINGS.items():
+        await put(db, lane, key=f"i-{name}", at=AT_FOUR)
+        await attempt_once(db, lane, ending, now=AT_FOUR)
+    await put(db, lane, key="i-leased", at=AT_FOUR)
+    await take(db, lane, now=AT_FOUR)
+    for name in ("i-ready", "i-parked"):
+        await put(db, lane, key=name, order_key="ada", at=AT_FOUR)
+    await db.execute(
+        "INSERT INTO penstock.payment_exec_context"
+        " (payment_id, item_type, context_json, context_version)"
+        " SELECT key, 'INVOICE', '{}', 1 FROM penstock.item WHERE lane_id = $1",
+        lane.lane_id,
+    )
 
 
 @pytest.mark.covers("A54")
