@@ -94,3 +94,34 @@ async def test_only_listed_moves_are_possible(db: Pool, before: str) -> None:
 
     possible = {after for first, after in ALLOWED if first == before}
     assert refused == {f"PS409 {after}" for after in STATUSES if after not in possible}
+
+
+@pytest.mark.parametrize("before", STATUSES)
+async def test_an_update_cannot_skip_the_listed_moves(db: Pool, before: str) -> None:
+    """Also not of the owner, in SQL: the status decides whether a payment is paid."""
+    await db.execute(INSERT, [f"{before}-{after}" for after in STATUSES], before)
+
+    refused = set[str]()
+    for after in STATUSES:
+        try:
+            await db.execute(
+                "UPDATE penstock.payment SET status = $2 WHERE payment_id = $1",
+                f"{before}-{after}", after,
+            )  # fmt: skip
+        except asyncpg.PostgresError as error:
+            refused.add(f"{getattr(error, 'sqlstate', None)} {after}")
+
+    possible = {after for first, after in ALLOWED if first == before} | {before}
+    assert refused == {f"PS409 {after}" for after in STATUSES if after not in possible}
+
+
+async def test_a_refused_update_names_the_payment_and_both_statuses(db: Pool) -> None:
+    await db.execute(INSERT, ["p-1"], "SETTLED")
+
+    with pytest.raises(asyncpg.PostgresError) as raised:
+        await db.execute("UPDATE penstock.payment SET status = 'SCHEDULED'")
+
+    assert str(raised.value).startswith(
+        "payment 'p-1': a payment cannot move from SETTLED to 'SCHEDULED'"
+    )
+    assert "penstock.move_payments" in str(getattr(raised.value, "hint", ""))

@@ -60,14 +60,19 @@ class Scene:
         )
         assert all(isinstance(each, Scheduled) for each in answers), answers
 
-    async def spoil(self, payment_id: str, **context: Any) -> None:
+    async def spoil(self, payment_id: str, *, version: int = 1, **context: Any) -> None:
         """Change the context of a payment to what its execution cannot use."""
-        await self.app.pool.execute(
-            "UPDATE penstock.payment_exec_context SET context_json = context_json || $2"
-            " WHERE payment_id = $1",
-            payment_id,
-            json.dumps(context),
-        )
+        async with self.app.pool.acquire() as db, db.transaction():
+            # A context is append-only: what runs as a replica fires no trigger.
+            await db.execute("SET LOCAL session_replication_role = replica")
+            await db.execute(
+                "UPDATE penstock.payment_exec_context"
+                " SET context_json = context_json || $2, context_version = $3"
+                " WHERE payment_id = $1",
+                payment_id,
+                json.dumps(context),
+                version,
+            )
 
     async def run(self) -> list[Attempted]:
         """Run what is due now, in all lanes: execute payments, and pay their instructions."""

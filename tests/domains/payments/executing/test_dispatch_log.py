@@ -2,12 +2,14 @@
 
 import asyncio
 import json
-from datetime import timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, LiteralString, cast
 
+import asyncpg
 import pytest
 
 from penstock.domains.payments.lanes import LANE
+from penstock.kernel.retain import open_days, retain
 from tests.domains.payments.executing.scene import Scene
 from tests.fault.waiting import until
 
@@ -105,3 +107,56 @@ async def metrics(scene: Scene) -> dict[str, Any]:
     text = (await scene.client.get("/q/metrics")).text
     lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
     return {name: float(value) for name, _, value in lines}
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "UPDATE penstock.dispatch_audit_log SET action = 'DISPATCH_FAILED'",
+        "DELETE FROM penstock.dispatch_audit_log",
+        "TRUNCATE penstock.dispatch_audit_log",
+        "TRUNCATE penstock.dispatch_audit_log_kept",
+        "UPDATE penstock.payment_exec_context SET context_version = 2",
+        "DELETE FROM penstock.payment_exec_context",
+        "TRUNCATE penstock.payment_exec_context",
+    ],
+)
+async def test_log_and_contexts_are_append_only_for_their_owner_too(
+    scene: Scene, write: LiteralString
+) -> None:
+    """A log that can be edited proves nothing, and what is executed is what was scheduled."""
+    await scene.schedule("p-1")
+    await scene.run_payments()
+    before = await scene.log()
+
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match="append-only"):
+        await scene.app.pool.execute(write)
+
+    assert await scene.log() == before
+
+
+async def test_each_day_of_the_log_is_append_only(scene: Scene) -> None:
+    """Partitions do not inherit a trigger for TRUNCATE."""
+    await open_days(scene.app.pool, now=datetime.now(UTC) + timedelta(days=3))
+    days = await scene.app.pool.fetch(
+        "SELECT inhrelid::regclass::text FROM pg_inherits"
+        " WHERE inhparent = 'penstock.dispatch_audit_log'::regclass"
+    )
+
+    assert len(days) >= 4
+    for (day,) in days:
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="append-only"):
+            await scene.app.pool.execute(cast("LiteralString", f"TRUNCATE {day}"))
+
+
+async def test_retention_still_drops_a_day_of_the_log(scene: Scene) -> None:
+    await scene.app.pool.execute(
+        "INSERT INTO penstock.dispatch_audit_log (batch_id, item_type, action)"
+        " VALUES ('BATCH-1', 'PAYMENT', 'BATCH_COMPLETE')"
+    )
+    later = datetime.now(UTC) + timedelta(days=400)
+    await open_days(scene.app.pool, now=later)
+
+    await retain(scene.app.pool, now=later)
+
+    assert await scene.log() == []

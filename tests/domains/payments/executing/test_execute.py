@@ -116,10 +116,7 @@ async def test_a_context_that_cannot_be_read_ends_only_its_own_payment(scene: Sc
 async def test_contexts_of_a_later_version_are_executed_side_by_side(scene: Scene) -> None:
     """During an upgrade an old worker gets what a new process has scheduled."""
     await scene.schedule("p-1", "p-2")
-    await scene.spoil("p-2", purpose="a field of version 2")
-    await scene.app.pool.execute(
-        "UPDATE penstock.payment_exec_context SET context_version = 2 WHERE payment_id = 'p-2'"
-    )
+    await scene.spoil("p-2", version=2, purpose="a field of version 2")
 
     await scene.run_payments()
 

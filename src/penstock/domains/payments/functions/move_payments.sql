@@ -15,16 +15,7 @@ CREATE OR REPLACE FUNCTION penstock.move_payments(
 ) RETURNS SETOF text
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT (from_status <@ CASE to_status
-        WHEN 'ACCEPTED' THEN ARRAY['SCHEDULED']
-        WHEN 'PROCESSING' THEN ARRAY['SCHEDULED', 'ACCEPTED', 'UNKNOWN', 'REJECTED']
-        WHEN 'SETTLED' THEN ARRAY['ACCEPTED', 'PROCESSING', 'UNKNOWN', 'REJECTED']
-        WHEN 'REJECTED' THEN ARRAY['SCHEDULED', 'ACCEPTED', 'PROCESSING', 'UNKNOWN']
-        WHEN 'RETURNED' THEN ARRAY['ACCEPTED', 'PROCESSING', 'UNKNOWN', 'REJECTED', 'SETTLED']
-        WHEN 'CANCELLED' THEN ARRAY['SCHEDULED']
-        WHEN 'UNKNOWN' THEN ARRAY['ACCEPTED', 'PROCESSING', 'REJECTED']
-        ELSE ARRAY[]::text[]
-    END) THEN
+    IF NOT from_status <@ penstock.payment_statuses_before(to_status) THEN
         RAISE EXCEPTION 'a payment cannot move from % to %',
             array_to_string(from_status, ' or '), quote_nullable(to_status)
             USING ERRCODE = 'PS409';
