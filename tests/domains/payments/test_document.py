@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncGenerator
 from datetime import datetime, timedelta
-from typing import LiteralString
+from typing import LiteralString, cast
 
 import asyncpg
 import pytest
@@ -218,6 +218,66 @@ async def test_an_impossible_update_is_refused(
     assert (await read_lane(session, "payment")).version == 1
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "allowed"),
+    [
+        ("enabled", "2", "0 or 1"),
+        ("batch_size", "0", "a number from 1 to 10000"),
+        ("batch_size", "10001", "a number from 1 to 10000"),
+        ("batch_size", "NULL", "a number from 1 to 10000"),
+        ("dispatch_interval_secs", "-1", "from 0 to 86400 seconds"),
+        ("dispatch_interval_secs", "86400.5", "from 0 to 86400 seconds"),
+        ("jitter_window_ms", "-1", "from 0 to 3600000 milliseconds"),
+        ("jitter_window_ms", "3600001", "from 0 to 3600000 milliseconds"),
+        ("pre_start_buffer_mins", "-0.5", "from 0 to 60 minutes"),
+        ("pre_start_buffer_mins", "61", "from 0 to 60 minutes"),
+        ("pre_start_buffer_mins", "'NaN'", "from 0 to 60 minutes"),
+        ("max_dispatch_retries", "0", "a number from 1 to 1000"),
+        ("max_dispatch_retries", "1001", "a number from 1 to 1000"),
+        ("stale_claim_threshold_mins", "0.01", "from 1/60 to 1440 minutes"),
+        ("stale_claim_threshold_mins", "1441", "from 1/60 to 1440 minutes"),
+        ("exec_workflow_type", "''", "a text of 1 to 255 characters"),
+        ("exec_task_queue", "NULL", "a text of 1 to 255 characters"),
+    ],
+)
+async def test_a_refused_value_is_named_with_what_is_allowed(
+    session: Connection, *, column: str, value: str, allowed: str
+) -> None:
+    """The tables behind the view have other columns and units."""
+    statement = f"UPDATE exec_rate_config SET {column} = {value}"
+
+    with pytest.raises(asyncpg.PostgresError) as raised:
+        await session.execute(cast("LiteralString", statement))
+
+    shown = value.strip("'")
+    assert str(raised.value).splitlines()[0] == (
+        f"exec_rate_config.{column} must be {allowed}, not {shown}"
+    )
+    assert getattr(raised.value, "hint", None)
+    assert getattr(raised.value, "column_name", None) == column
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "stored"),
+    [
+        ("batch_size = 1", "batch_size", 1),
+        ("batch_size = 10000", "batch_size", 10_000),
+        ("dispatch_interval_secs = 86400", "dispatch_interval", timedelta(days=1)),
+        ("jitter_window_ms = 3600000", "jitter_window", timedelta(hours=1)),
+        ("pre_start_buffer_mins = 60", "pre_start_buffer", timedelta(hours=1)),
+        ("max_dispatch_retries = 1000", "max_attempts", 1000),
+        ("stale_claim_threshold_mins = 1440", "lease", timedelta(days=1)),
+        ("stale_claim_threshold_mins = 1 / 60.0", "lease", timedelta(seconds=1)),
+    ],
+)
+async def test_the_ends_of_the_allowed_ranges_are_those_of_the_lane(
+    session: Connection, *, change: LiteralString, field: str, stored: object
+) -> None:
+    await session.execute(f"UPDATE exec_rate_config SET {change}")
+
+    assert getattr(await read_lane(session, "payment"), field) == stored
+
+
 async def test_workflow_and_task_queue_are_changed_by_an_update(session: Connection) -> None:
     before = await session.fetchval("SELECT updated_at FROM exec_rate_config")
 
@@ -259,8 +319,9 @@ async def test_an_insert_makes_an_item_type_with_its_lane(session: Connection) -
 @pytest.mark.parametrize(
     ("write", "error"),
     [
-        (f"{INSERT} ('PAYMENT', 'a', 'b')", "payment_item_type_pkey"),
-        (f"{INSERT} ('invoice', 'a', 'b')", "item_type_is_a_word"),
+        (f"{INSERT} ('PAYMENT', 'a', 'b')", "item_type 'PAYMENT' exists"),
+        (f"{INSERT} ('invoice', 'a', 'b')", "item_type must be a word of .*, not invoice"),
+        ("INSERT INTO exec_rate_config (batch_size) VALUES (1)", "item_type must be .*, not NULL"),
         ("DELETE FROM exec_rate_config", "set enabled = 0"),
     ],
 )

@@ -1,6 +1,7 @@
 -- Apply an INSERT, an UPDATE or a DELETE of the view exec_rate_config. The policy is changed as any other;
 -- what an INSERT leaves out has the defaults of PAYMENT. The lane of a new item type has its name in lower
 -- case; one that exists keeps what is not given. `updated_at` is derived, and is ignored here.
+-- Raises what check_exec_rate_config does for an impossible value.
 CREATE OR REPLACE FUNCTION penstock.change_exec_rate_config() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -11,18 +12,22 @@ BEGIN
         RAISE EXCEPTION 'an item type is not deleted; set enabled = 0'
             USING ERRCODE = 'feature_not_supported';
     END IF;
-    IF NEW.enabled NOT IN (0, 1) THEN
-        RAISE EXCEPTION 'enabled must be 0 or 1' USING ERRCODE = 'check_violation';
-    END IF;
+    PERFORM penstock.check_exec_rate_config(to_jsonb(NEW), is_new => TG_OP = 'INSERT');
     IF TG_OP = 'INSERT' THEN
+        IF EXISTS (SELECT FROM penstock.payment_item_type WHERE item_type = NEW.item_type) THEN
+            RAISE EXCEPTION 'exec_rate_config.item_type % exists', quote_literal(NEW.item_type)
+                USING ERRCODE = 'unique_violation', HINT = 'Change it with UPDATE.';
+        END IF;
         lane_name := penstock.add_payment_item_type(
             NEW.item_type,
             coalesce(NEW.exec_workflow_type, 'PaymentExecWorkflow'),
             coalesce(NEW.exec_task_queue, 'payment-exec-task-queue'));
     ELSE
         IF (NEW.item_type, NEW.created_at) IS DISTINCT FROM (OLD.item_type, OLD.created_at) THEN
-            RAISE EXCEPTION 'item_type and created_at cannot be changed'
-                USING ERRCODE = 'feature_not_supported';
+            RAISE EXCEPTION 'exec_rate_config.item_type and created_at of % cannot be changed',
+                quote_literal(OLD.item_type)
+                USING ERRCODE = 'feature_not_supported',
+                    HINT = 'INSERT another item type, and set enabled = 0 for this one.';
         END IF;
         SELECT lane INTO lane_name
         FROM penstock.payment_item_type WHERE item_type = OLD.item_type;
