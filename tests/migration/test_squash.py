@@ -121,7 +121,7 @@ ADDED = (
     r"index CREATE (UNIQUE )?INDEX .* ON (ONLY )?\S*(payment|dispatch_audit_log)\w* .*",
     r"relation lane_has_one_item_type\b.*",
     r"trigger CREATE TRIGGER (payment|dispatch_audit_log)_\w+ .*",
-    r"function check_exec_rate_config\(.*",
+    r"function (check_exec_rate_config|note_moved_instants)\(.*",
     r"(relation|sequence) penstock_worker_dispatches_payments\b.*",
     r"function (\w*payment_\w+|move_payments|save_context_and_enqueue|dispatch_batch_id)\(.*",
     r"function (mail_\w+|send_mails?|put_mail_blob|write_mail_results|take_mail_quota)\(.*",

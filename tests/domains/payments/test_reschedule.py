@@ -14,7 +14,11 @@ from msgspec.structs import replace as msgspec_replace
 from penstock.domains.payments.errors import PaymentRefused
 from penstock.domains.payments.payment import Draft
 from penstock.domains.payments.steps import STEPS
+from penstock.domains.slots.config import set_config
+from penstock.domains.slots.reflow import reflow
+from penstock.kernel.item import ItemId
 from penstock.kernel.lane import set_lane
+from penstock.kernel.operate import hold
 from tests.api.scene import problem
 from tests.domains.payments.scene import AT_FOUR, Json, Scene, a_payment, opened_payments
 from tests.domains.payments.test_rules import NO_DUPLICATES, calendar, limit
@@ -26,6 +30,7 @@ OPEN_ON_WEEKDAYS: Json = {
 # Within the horizon of slots.
 SOON = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(days=2)
 PAIRS = 8
+HOUR = timedelta(hours=1)
 
 
 async def reschedule(scene: Scene, payment_id: str, execute_at: str | datetime) -> Response:
@@ -94,6 +99,40 @@ async def test_a_payment_takes_another_slot_and_gives_the_first_one_back(scene: 
     assert (f"item:{moved['item']['id']}", at) in await slots(scene)
     assert len(await slots(scene)) == 3
     assert third.scheduled_at == SOON, "the place that p-1 had"
+
+
+async def test_a_reflow_of_slots_moves_the_instants_of_payments(scene: Scene) -> None:
+    """What a payment says about its instant is what its item and its slot say."""
+    async with scene.app.pool.acquire() as db:
+        await set_lane(db, "payment", who="test", slot_pool="default")
+        for number in range(1, 5):
+            await scene.post(f"p-{number}", execute_at=SOON.isoformat())
+        await hold_payment(scene, "p-4")
+        await set_config(db, "default", who="test", max_per_window=1, window_size=HOUR)
+
+        done = await reflow(
+            db, "default", freeze_until=datetime.now(UTC), who="test", is_dry_run=False
+        )
+
+    assert done.moved == 3
+    shown = [(await scene.client.get(f"/payments/p-{n}")).json() for n in range(1, 5)]
+    instants = [datetime.fromisoformat(each["payment"]["scheduled_at"]) for each in shown]
+    assert instants == [SOON + n * HOUR for n in range(4)]
+    assert dict(await slots(scene)) == {
+        f"item:{each['item']['id']}": at for each, at in zip(shown, instants, strict=True)
+    }
+    assert [each["item"]["due_at"] for each in shown[:3]] == [
+        each["payment"]["scheduled_at"] for each in shown[:3]
+    ]
+    later = await scene.client.get("/payments", params={"from": (SOON + HOUR).isoformat()})
+    assert len(later.json()["payments"]) == 3
+
+
+async def hold_payment(scene: Scene, payment_id: str) -> None:
+    """Hold the item of a payment, as an operator does."""
+    ids = {row["payment_id"]: ItemId(row["item_id"]) for row in await scene.rows()}
+    async with scene.app.pool.acquire() as db:
+        await hold(db, ids[payment_id], who="ann", reason="fraud?")
 
 
 async def test_without_a_slot_the_payment_keeps_the_one_it_has(scene: Scene) -> None:
