@@ -137,7 +137,8 @@ async def test_log_and_contexts_are_append_only_for_their_owner_too(
 
 async def test_each_day_of_the_log_is_append_only(scene: Scene) -> None:
     """Partitions do not inherit a trigger for TRUNCATE."""
-    await open_days(scene.app.pool, now=datetime.now(UTC) + timedelta(days=3))
+    async with scene.app.pool.acquire() as db:
+        await open_days(db, now=datetime.now(UTC) + timedelta(days=3))
     days = await scene.app.pool.fetch(
         "SELECT inhrelid::regclass::text FROM pg_inherits"
         " WHERE inhparent = 'penstock.dispatch_audit_log'::regclass"
@@ -155,8 +156,9 @@ async def test_retention_still_drops_a_day_of_the_log(scene: Scene) -> None:
         " VALUES ('BATCH-1', 'PAYMENT', 'BATCH_COMPLETE')"
     )
     later = datetime.now(UTC) + timedelta(days=400)
-    await open_days(scene.app.pool, now=later)
+    async with scene.app.pool.acquire() as db:
+        await open_days(db, now=later)
 
-    await retain(scene.app.pool, now=later)
+        await retain(db, now=later)
 
     assert await scene.log() == []
