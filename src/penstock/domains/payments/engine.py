@@ -18,7 +18,7 @@ NO_ENGINE_WAIT = timedelta(seconds=30)  # How soon to look whether another proce
 NO_ENGINES: Mapping[Engine, HandlePayments] = MappingProxyType({})
 MAY_CLAIM = statement(__package__, "may_claim.sql")
 
-GONE = Dead("the payment has no context")
+NO_CONTEXT = Dead("the payment has no context")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Engines:
             else:
                 ended = await handle(batch)
                 outcomes |= {item.id: each for item, each in zip(batch, ended, strict=True)}
-        return [outcomes.get(item.id, GONE) for item in items]
+        return [outcomes.get(item.id, NO_CONTEXT) for item in items]
 
 
 def takes_early(payment: AnyPayment) -> bool:

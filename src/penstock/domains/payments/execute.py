@@ -41,7 +41,7 @@ REFUSED_ROW = (
 )
 
 SCHEDULED = "SCHEDULED"
-GONE = Dead("there is no payment with this id")
+NO_PAYMENT = Dead("there is no payment with this id")
 
 
 class Execution(Struct, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ class BuiltInEngine:
     async def _run(self, items: Sequence[Item[LoadedPayment]]) -> list[Outcome]:
         async with self.pool.acquire() as db, db.transaction():
             outcomes = await self._execute(db, [each.payload for each in items])
-        return [outcomes.get(each.payload.payment_id, GONE) for each in items]
+        return [outcomes.get(each.payload.payment_id, NO_PAYMENT) for each in items]
 
     async def _execute(
         self, db: Connection, payments: Sequence[LoadedPayment]

@@ -15,7 +15,7 @@ from temporalio import activity
 from penstock.base.log import Logger
 from penstock.base.meter import Meter
 from penstock.domains.payments.dispatch_log import DispatchLog
-from penstock.domains.payments.engine import GONE
+from penstock.domains.payments.engine import NO_CONTEXT
 from penstock.domains.payments.loader import LoadedPayment, PaymentRef, load_payments
 from penstock.domains.payments.temporal.engine import (
     StartExecutions,
@@ -105,7 +105,7 @@ class DispatcherActivities:
         }
         took_ms = int((monotonic() - began_at) * 1000)
         ended = [
-            Ended(claimed, outcomes.get(claimed.key or "", GONE), took_ms)
+            Ended(claimed, outcomes.get(claimed.key or "", NO_CONTEXT), took_ms)
             for claimed in _to_claimed(batch, lane, payments)
         ]
         is_recorded = await self._settle(lane, batch, ended)
