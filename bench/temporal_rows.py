@@ -6,7 +6,7 @@ keeps of closed ones.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -48,6 +48,7 @@ POLICIES: Final[dict[Engine, dict[str, Any]]] = {
     "temporal": {"rate": PER_SECOND, "burst": 1, "dispatch_interval": timedelta(0)},
     "temporal_schedule": {"batch_size": PER_SECOND, "dispatch_interval": SECOND},
 }
+WITHOUT_JITTER: Final[dict[str, Any]] = {"jitter_window": timedelta(0)}
 COUNT_EXECUTED: Final = "SELECT count(*) FROM penstock.payment WHERE status <> 'SCHEDULED'"
 SET_ENGINE: Final = "UPDATE penstock.payment_item_type SET engine = $1 WHERE item_type = 'PAYMENT'"
 
@@ -136,7 +137,7 @@ async def _dispatched(bench: Bench, engine: Engine) -> Figures:
 
 @asynccontextmanager
 async def dispatching(
-    bench: Bench, engine: Engine, on: Temporal, *, count: int, policy: Mapping[str, Any]
+    bench: Bench, engine: Engine, on: Temporal, *, count: int, policy: dict[str, Any]
 ) -> AsyncGenerator[Penstock]:
     """Schedule payments that are due at once, and run all workers that the engine needs."""
     log.configure("error")  # The rail is faster than the last step, which is a warning.
@@ -148,7 +149,7 @@ async def dispatching(
         Penstock(bench.server.dsn(database), domains=domains) as app,
     ):
         async with app.pool.acquire() as db:
-            await set_lane(db, LANE, who=WHO, jitter_window=timedelta(0), **policy)
+            await set_lane(db, LANE, who=WHO, **(WITHOUT_JITTER | policy))
             await db.execute(SET_ENGINE, engine)
             keep = make_keep(on.client)
             for row in await list_item_types(db):
