@@ -13,7 +13,7 @@ from penstock.kernel.sweep import rescue
 from penstock.postgres.pool import connect
 from tests.kernel.scene import HOUR, PATIENCE, outcomes_of
 
-LEASE = timedelta(seconds=1)
+LEASE = timedelta(seconds=2)  # The first item starts well before LATER, also on a busy machine.
 # The second item is claimed with the first and starts this much later, while the worker is stopped.
 LATER = 1.5 * LEASE
 STOP = 2 * LEASE

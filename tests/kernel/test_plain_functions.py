@@ -173,7 +173,7 @@ async def test_a_plain_function_keeps_its_lease_after_its_timeout(app: Penstock)
     calls: list[int] = []
     with Gate() as gate, capture_logs() as lines:
 
-        @app.handler("orders", timeout=SHORT, lease=LEASE, backoff_base=SHORT)
+        @app.handler("orders", timeout=SHORT, lease=LEASE, backoff_base=SHORT, max_attempts=50)
         def ship(item: Item[Any]) -> Outcome | None:
             calls.append(item.attempt)
             if item.attempt == 1:
@@ -197,14 +197,18 @@ async def test_a_plain_function_keeps_its_lease_after_its_timeout(app: Penstock)
                 assert (await state_of(app.pool, item_id), calls) == ("leased", [1])
                 assert await app.pool.fetchval(TOKEN) == token
                 gate.open()
-                await until_attempts(app, item_id, 2)
+
+                async def is_done() -> bool:
+                    return await state_of(app.pool, item_id) == "done"
+
+                await until(is_done)
             attempts = await read_attempts(app.pool, item_id)
 
-    assert [(each.outcome, each.reason) for each in attempts] == [
-        ("retry", "timed out"),
-        ("done", None),
-    ]
-    assert calls == [1, 2]
+    # On a busy machine a retry may take as long as the time limit, and is retried as well.
+    *early, last = [(each.outcome, each.reason) for each in attempts]
+    assert early == [("retry", "timed out")] * len(early) != []
+    assert last == ("done", None)
+    assert calls == [attempt + 1 for attempt in range(len(attempts))]
 
 
 @pytest.mark.parametrize("takes_batch", [False, True], ids=["one", "batch"])
