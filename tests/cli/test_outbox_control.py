@@ -98,7 +98,11 @@ def test_limits_policies_and_calendars_are_set_and_listed(ready: Cli, tmp_path: 
     assert ready("outbox", "limit", "remove", "EUR", "--all").code == 2
 
 
-@pytest.mark.parametrize("content", [b"{}", b"{", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "content",
+    [b"{}", b"{", b"\xff", b"[" * 100_000, b" " * 1_048_577],
+    ids=["incomplete", "cut off", "not UTF-8", "nested", "too long"],
+)
 def test_a_file_that_cannot_be_read_is_refused(
     ready: Cli, tmp_path: Path, *, content: bytes
 ) -> None:

@@ -128,10 +128,14 @@ def read_json(file: str, kind: type[T], *, field: str) -> T:
     """Return what a JSON file contains; - is standard input. Raises InvalidInput with the field."""
     try:
         with click.open_file(file, "rb") as source:
-            return msgspec.json.decode(source.read(FILE_BYTES_MAX), type=kind)
+            content = source.read(FILE_BYTES_MAX + 1)
     except OSError as unreadable:
         reason = f"{file!r} cannot be read: {unreadable.strerror}"
         raise InvalidInput(field, reason) from unreadable
+    if len(content) > FILE_BYTES_MAX:
+        raise InvalidInput(field, f"has more than {FILE_BYTES_MAX:,} bytes")
+    try:
+        return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as refused:
         reason, _, path = str(refused).partition(" - at `$.")
         raise InvalidInput(f"{field}.{path.rstrip('`')}" if path else field, reason) from refused
