@@ -9,7 +9,8 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TypeAlias
 
-from penstock.compose.events import choose_announce
+from penstock.base.settings import Settings
+from penstock.compose.events import choose_announce, runs
 from penstock.contract import Domain, Resources, Runtime
 from penstock.domains.mail.commands import mail
 from penstock.domains.mail.domain import MAIL
@@ -26,6 +27,11 @@ EXTRA = ("aiosmtplib", "css_inline", "email_validator", "jinja2")
 def is_installed() -> bool:
     """Return whether the packages of the extra `mail` are there."""
     return all(find_spec(each) is not None for each in EXTRA)
+
+
+def is_used(chosen: Settings) -> bool:
+    """Return whether this process runs the domain."""
+    return is_installed() and runs(chosen, "mail")
 
 
 def build(resources: Resources) -> Runtime:

@@ -7,20 +7,17 @@ and the outbox announces what became of them to `hear`, each in the transaction 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from uuid import UUID
-
-import msgspec
 
 from penstock.base.errors import InvalidInput
 from penstock.base.log import Logger
-from penstock.base.settings import Settings, section, settings
+from penstock.base.settings import Settings, section
 from penstock.compose import mail
 from penstock.compose.events import runs, to_event
 from penstock.compose.kafka import KafkaSettings, make_consumer
+from penstock.compose.payment_story import make_elsewhere
 from penstock.compose.temporal import TemporalSettings, check_temporal, make_start
 from penstock.compose.temporal import is_installed as is_temporal_installed
 from penstock.contract import Domain, Resources, Runtime, Service
-from penstock.domains.mail.inspect import MailFilter, list_mails
 from penstock.domains.outbox.enqueue import (
     AcceptedInstruction,
     NewInstruction,
@@ -28,10 +25,7 @@ from penstock.domains.outbox.enqueue import (
     prepare,
     send_prepared,
 )
-from penstock.domains.outbox.errors import UnknownInstruction
 from penstock.domains.outbox.event import Announce, OutboxEvent
-from penstock.domains.outbox.inspect import InstructionView
-from penstock.domains.outbox.inspect import read_story as read_instruction
 from penstock.domains.payments.accept import PaymentBatcher
 from penstock.domains.payments.commands import payment_group
 from penstock.domains.payments.domain import PAYMENTS
@@ -56,28 +50,11 @@ from penstock.domains.payments.results import (
 )
 from penstock.domains.payments.schedule import Payments
 from penstock.domains.payments.settings import PaymentSettings
-from penstock.domains.payments.story import (
-    Elsewhere,
-    EventStory,
-    InstructionStory,
-    MailStory,
-    RailAttempt,
-    SlotStory,
-    read_no_instruction,
-    read_no_slot,
-    read_nothing,
-)
 from penstock.domains.payments.temporal.engine import TemporalEngine
 from penstock.domains.payments.topics import PaymentTopics
-from penstock.domains.slots.inspect import read_item_slot
 from penstock.domains.webhooks.accept import accept_events
-from penstock.domains.webhooks.event import DEFAULT_TENANT
-from penstock.domains.webhooks.inspect import list_event_ids, read_event
 from penstock.integrations.kafka import metrics as kafka_metrics
-from penstock.kernel.inspect import read_attempts
-from penstock.kernel.item import ItemId
-from penstock.kernel.why import why_item
-from penstock.postgres.pool import Connection, Queries
+from penstock.postgres.pool import Connection
 
 # What an event of the outbox means for the payment. What the rail has only accepted goes on.
 STATUS_OF: dict[str, ResultStatus] = {
@@ -99,7 +76,7 @@ def build(resources: Resources, *, temporal: TemporalSettings | None = None) -> 
         resources,
         notify=notifier,
         engines=_engines(resources, built_in, temporal=temporal),
-        elsewhere=_elsewhere(resources.settings),
+        elsewhere=make_elsewhere(resources.settings),
     )
 
 
@@ -185,13 +162,9 @@ def make_notifier(chosen: Settings, *, log: Logger) -> Notifier:
     """Return what tells of payments, by the domains that this process runs."""
     return Notifier(
         send_events=_send_events if runs(chosen, "webhooks") else send_nothing,
-        send_mails=_mail_sender(section(PaymentSettings)) if _can_mail(chosen) else send_nothing,
+        send_mails=_mail_sender(section(PaymentSettings)) if mail.is_used(chosen) else send_nothing,
         log=log,
     )
-
-
-def _can_mail(chosen: Settings) -> bool:
-    return mail.is_installed() and runs(chosen, "mail")
 
 
 async def _send_events(db: Connection, events: Sequence[Notification]) -> None:
@@ -222,67 +195,6 @@ def _mail_sender(chosen: PaymentSettings) -> SendMails:
         )
 
     return send_mails
-
-
-def make_elsewhere() -> Elsewhere:
-    """Return what reads the story of a payment for commands."""
-    return _elsewhere(settings())
-
-
-def _elsewhere(chosen: Settings) -> Elsewhere:
-    """Return what reads the story of a payment in the other domains of this process."""
-    return Elsewhere(
-        read_slot=_read_slot if runs(chosen, "slots") else read_no_slot,
-        read_instruction=_read_instruction if runs(chosen, "outbox") else read_no_instruction,
-        read_events=_read_events if runs(chosen, "webhooks") else read_nothing,
-        read_mails=_read_mails if _can_mail(chosen) else read_nothing,
-    )
-
-
-async def _read_slot(db: Queries, item_id: ItemId) -> SlotStory | None:
-    found = await read_item_slot(db, item_id)
-    return None if found is None else msgspec.convert(found, SlotStory, from_attributes=True)
-
-
-async def _read_instruction(db: Queries, outbox_id: UUID) -> InstructionStory | None:
-    try:
-        found = await read_instruction(db, outbox_id)
-    except UnknownInstruction:
-        return None
-    return InstructionStory(
-        outbox_id=outbox_id,
-        sequence_id=found.instruction.sequence_id,
-        state=found.instruction.state,
-        reason=found.instruction.reason or await _waits_because(db, found.instruction),
-        rail_reference=found.instruction.rail_reference,
-        attempts=[
-            msgspec.convert(each, RailAttempt, from_attributes=True) for each in found.attempts
-        ],
-    )
-
-
-async def _waits_because(db: Queries, found: InstructionView) -> str | None:
-    """Return why an instruction that is neither held nor failed waits; None if it just does."""
-    match found.item_state:
-        case "parked":
-            reasons = await why_item(db, ItemId(found.item_id))
-            return next((each.sentence for each in reasons if each.code == "behind_head"), None)
-        case "scheduled" | "ready":
-            attempts = await read_attempts(db, ItemId(found.item_id))
-            return attempts[-1].reason if attempts else None
-        case _:
-            return None
-
-
-async def _read_events(db: Queries, prefix: str) -> list[EventStory]:
-    ids = await list_event_ids(db, DEFAULT_TENANT, prefix)
-    events = [await read_event(db, DEFAULT_TENANT, each) for each in ids]
-    return [msgspec.convert(each, EventStory, from_attributes=True) for each in events]
-
-
-async def _read_mails(db: Queries, prefix: str) -> list[MailStory]:
-    page = await list_mails(db, only=MailFilter(tag=prefix))
-    return [msgspec.convert(each, MailStory, from_attributes=True) for each in page.mails[::-1]]
 
 
 def payment_consumer(resources: Resources) -> Service:
