@@ -2,7 +2,7 @@
 
 The guard, the instructions, the follow-ups and the new status are committed together. A crash
 before the commit leaves payments that are still scheduled; after it, a repeat finds that they are
-not, and does nothing. So an attempt that ended nobody knows how may be repeated.
+not, and does nothing. So an attempt with an unknown ending may be repeated.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -22,9 +22,9 @@ from penstock.domains.payments.loader import (
 )
 from penstock.domains.payments.notify import NOBODY, Notification, NotifyStep
 from penstock.domains.payments.payment import Notify
-from penstock.kernel.item import DONE, Dead, Item, Outcome, Retry
+from penstock.kernel.item import DONE, Dead, Item, Outcome, Retry, Snooze
 from penstock.kernel.settle import to_text
-from penstock.postgres.pool import Connection, Pool
+from penstock.postgres.pool import Connection, Pool, Row
 from penstock.postgres.statement import statement
 
 LOCK_PAYMENTS = statement(__package__, "lock_payments.sql")
@@ -42,6 +42,7 @@ REFUSED_ROW = (
 
 SCHEDULED = "SCHEDULED"
 NO_PAYMENT = Dead("there is no payment with this id")
+OTHER_ITEM = Dead("the payment belongs to another item")
 
 
 class Execution(Struct, frozen=True, kw_only=True):
@@ -101,17 +102,24 @@ class BuiltInEngine:
 
     async def _run(self, items: Sequence[Item[LoadedPayment]]) -> list[Outcome]:
         async with self.pool.acquire() as db, db.transaction():
-            outcomes = await self._execute(db, [each.payload for each in items])
+            outcomes = await self._execute(db, {each.payload.payment_id: each for each in items})
         return [outcomes.get(each.payload.payment_id, NO_PAYMENT) for each in items]
 
     async def _execute(
-        self, db: Connection, payments: Sequence[LoadedPayment]
+        self, db: Connection, items: Mapping[str, Item[LoadedPayment]]
     ) -> dict[str, Outcome]:
-        """Execute the payments that are scheduled; return how the attempt of each ended."""
-        rows = await db.fetch(LOCK_PAYMENTS, [each.payment_id for each in payments])
-        outcomes = {row[0]: _repeated(row[1], row[2]) for row in rows if row[1] != SCHEDULED}
-        locked = {row[0] for row in rows} - outcomes.keys()
-        executions, refused = _read_contexts(each for each in payments if each.payment_id in locked)
+        """Execute the payments that are still to be; return how the attempt of each ended."""
+        rows = await db.fetch(LOCK_PAYMENTS, list(items))
+        outcomes: dict[str, Outcome] = {}
+        wanted: list[LoadedPayment] = []
+        for row in rows:
+            item = items[row[0]]
+            outcome = _ended_before(item, row)
+            if outcome is None:
+                wanted.append(item.payload)
+            else:
+                outcomes[item.payload.payment_id] = outcome
+        executions, refused = _read_contexts(wanted)
         answers = await self.execute(db, executions) if executions else ()
         executed: list[Execution] = []
         outbox_ids: list[UUID | None] = []
@@ -133,9 +141,22 @@ class BuiltInEngine:
         return outcomes
 
 
-def _repeated(status: str, reason: str | None) -> Outcome:
-    """Return the outcome of an attempt that finds the payment executed, rejected or cancelled."""
-    return Dead(reason or "rejected") if status == "REJECTED" else DONE
+def _ended_before(item: Item[LoadedPayment], row: Row) -> Outcome | None:
+    """Return the outcome of an attempt that must not execute the payment; None if it must.
+
+    The payment is locked: nobody cancels or reschedules it any more. A worker that was suspended
+    for longer than its lease may come after that.
+    """
+    _, status, reason, item_id, scheduled_at, _ = row
+    if status == "REJECTED":
+        return Dead(reason or "rejected")
+    if status != SCHEDULED:
+        return DONE
+    if item_id != item.id:
+        return OTHER_ITEM
+    if scheduled_at > item.due_at:
+        return Snooze(scheduled_at - item.due_at, "it was rescheduled after the claim")
+    return None
 
 
 def _read_contexts(

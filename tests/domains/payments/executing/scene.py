@@ -5,11 +5,12 @@ which does what a test orders.
 """
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from httpx import AsyncClient
 
@@ -29,6 +30,7 @@ from penstock.domains.payments.payment import Scheduled
 from penstock.domains.payments.results import PaymentResults
 from penstock.domains.payments.schedule import Payments
 from penstock.kernel.claim import Cursor, Lease, SlotRange, claim
+from penstock.kernel.item import Outcome
 from penstock.kernel.lane import read_lane, set_lane
 from penstock.kernel.preload import preload
 from penstock.testing import Attempted, run_due
@@ -40,6 +42,8 @@ from tests.domains.payments.scene import a_payment
 Json = dict[str, Any]
 
 LEASE_OVER = timedelta(minutes=3)  # The lease of the lane is 2 minutes.
+
+Stalled: TypeAlias = Callable[[], Awaitable[Sequence[Outcome | None]]]  # Goes on with its handlers.
 
 NOW: Json = {"execute_at": None, "rail_type": "loopback", "notify": {}}
 
@@ -88,8 +92,8 @@ class Scene:
         finally:
             self.app.kinds.update(kinds)
 
-    async def execute_and_die(self) -> None:
-        """Execute what is due as a worker that dies after its commit: nothing is settled."""
+    async def claim_and_stall(self) -> Stalled:
+        """Claim what is due, as a worker that is suspended before it executes anything."""
         kind = self.app.kinds[LANE]
         assert kind.handle_many is not None
         async with self.app.pool.acquire() as db:
@@ -106,7 +110,12 @@ class Scene:
             assert isinstance(lease, Lease)
             loaded = await preload(db, lease, kind)
         items = [each.preloaded for each in loaded.items if each.preloaded is not None]
-        await kind.handle_many(items)
+        return partial(kind.handle_many, items)
+
+    async def execute_and_die(self) -> None:
+        """Execute what is due as a worker that dies after its commit: nothing is settled."""
+        go_on = await self.claim_and_stall()
+        await go_on()
 
     async def apply_kept(self) -> int:
         """Apply results that were kept; return how many were due."""

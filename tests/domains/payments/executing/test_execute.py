@@ -12,6 +12,7 @@ from penstock.contract import Resources, Runtime
 from penstock.domains.payments.execute import BuiltInEngine, Executed, Execution, Refused
 from penstock.domains.payments.runtime import build as build_domain
 from penstock.kernel.item import Done
+from penstock.kernel.sweep import rescue
 from penstock.postgres.pool import Connection
 from tests.domains.outbox.sending.ledger import Ledger
 from tests.domains.payments.executing.scene import LEASE_OVER, Scene, opened_scene
@@ -70,6 +71,26 @@ async def test_a_payment_whose_worker_died_after_the_commit_is_not_executed_agai
     assert again.item_id == (await scene.payment("p-1"))["item_id"]
     count = await scene.app.pool.fetchval("SELECT count(*) FROM penstock.outbox_instruction")
     assert count == 1
+
+
+async def test_a_worker_that_lost_its_lease_does_not_execute_a_rescheduled_payment(
+    scene: Scene,
+) -> None:
+    """Its item went back to the queue, and a person gave the payment another day."""
+    await scene.schedule("p-1", "p-2")
+    go_on = await scene.claim_and_stall()
+    async with scene.app.pool.acquire() as db:
+        await rescue(db, now=scene.clock.now() + LEASE_OVER)
+    later = (await scene.payment("p-1"))["scheduled_at"] + timedelta(days=1)
+    moved = await scene.client.post(
+        "/payments/p-1/reschedule", json={"execute_at": later.isoformat()}
+    )
+    assert moved.status_code == 200, moved.text
+
+    outcomes = await go_on()
+
+    assert sorted(type(each).__name__ for each in outcomes) == ["Done", "Snooze"]
+    assert (await scene.status("p-1"), await scene.status("p-2")) == ("SCHEDULED", "PROCESSING")
 
 
 async def test_an_instruction_that_is_refused_ends_only_its_own_payment(scene: Scene) -> None:

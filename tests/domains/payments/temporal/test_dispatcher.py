@@ -43,6 +43,7 @@ async def test_a_cycle_has_four_steps_which_are_tried_once(scene: TemporalScene)
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
             scheduled = event.activity_task_scheduled_event_attributes
             assert scheduled.retry_policy.maximum_attempts == 1
+            assert scheduled.schedule_to_start_timeout.seconds == 60
     for each in payment_ids:
         assert len(await scene.runs(each)) == 1
     assert set(await scene.payments.item_states()) == {"done"}
@@ -187,6 +188,34 @@ async def test_a_cycle_that_outlives_its_lease_changes_nothing(scene: TemporalSc
     assert len(await scene.runs(payment_id)) == 1
 
 
+async def test_nothing_is_started_of_a_batch_whose_lease_is_over(scene: TemporalScene) -> None:
+    """Its payments went back to the queue: a person may have given them another day."""
+    batch, config = await claimed_batch(scene, 2)
+    async with scene.payments.app.pool.acquire() as db:
+        await rescue(db, now=await db.fetchval("SELECT now()") + LEASE_OVER)
+
+    late = await activities(scene).dispatch_batch(batch, config)
+
+    assert (late.started, late.is_recorded) == ([], False)
+    assert await scene.payments.item_states() == ["scheduled", "scheduled"]
+    assert not await scene.is_started(batch.payment_ids[0])
+
+
+async def test_a_claimed_batch_is_given_back_if_its_lane_is_paused(scene: TemporalScene) -> None:
+    batch, config = await claimed_batch(scene, 2)
+    await scene.payments.set_lane(enabled=False)
+
+    paused = await activities(scene).dispatch_batch(batch, config)
+
+    assert (paused.started, paused.failed, paused.is_recorded) == ([], {}, True)
+    assert await scene.payments.item_states() == ["ready", "ready"]
+    assert await scene.payments.log() == []
+    await scene.payments.set_lane(enabled=True)
+    again = await activities(scene).claim_batch(config)
+    started = await activities(scene).dispatch_batch(again, config)
+    assert started.started == batch.payment_ids
+
+
 @pytest.mark.covers("A90")
 async def test_a_payment_that_is_claimed_early_starts_at_its_time(scene: TemporalScene) -> None:
     (payment_id,) = scene.ids(1)
@@ -210,6 +239,14 @@ def activities(scene: TemporalScene) -> DispatcherActivities:
         meter=resources.meter,
         log=resources.log,
     )
+
+
+async def claimed_batch(scene: TemporalScene, count: int) -> tuple[ClaimedBatch, DispatchConfig]:
+    """Claim payments as a cycle does that then waits for a worker."""
+    await scene.payments.schedule(*scene.ids(count))
+    cycle = activities(scene)
+    config = await cycle.read_dispatch_config("PAYMENT")
+    return await cycle.claim_batch(config), config
 
 
 async def recorded_batch(scene: TemporalScene, cycle: str) -> tuple[ClaimedBatch, DispatchConfig]:

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from penstock.domains.payments.temporal.exec_workflow import PaymentExecWorkflow
 from penstock.integrations.temporal.worker import SANDBOX, WorkerSpec
 from penstock.postgres.pool import Connection
 from tests.domains.outbox.sending.ledger import Ledger
-from tests.domains.payments.temporal.scene import TemporalScene, activities_of
+from tests.domains.payments.temporal.scene import SECOND, TemporalScene, activities_of
 
 HISTORIES = Path(__file__).parent / "histories"
 STEPS = ["executePayment", "postProcess", "sendNotifications"]
@@ -96,6 +97,27 @@ async def test_a_cancelled_payment_is_not_executed(scene: TemporalScene, ledger:
     await scene.payments.run()
     assert ledger.bookings == []
     assert activities_of(await scene.history(f"exec-payment-{payment_id}")) == STEPS[:1]
+
+
+async def test_a_rescheduled_payment_is_executed_when_it_is_due(
+    scene: TemporalScene, ledger: Ledger
+) -> None:
+    """Temporal may have stored a start that it did not answer, and the payment was moved then."""
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    moved = await scene.payments.client.post(
+        f"/payments/{payment_id}/reschedule",
+        json={"execute_at": (datetime.now(UTC) + 2 * SECOND).isoformat()},
+    )
+    due_at = datetime.fromisoformat(moved.json()["payment"]["scheduled_at"])
+    await scene.start(payment_id)
+
+    async with scene.workers("exec"):
+        assert await scene.result(payment_id) == "PROCESSING"
+
+    await scene.payments.run()
+    assert ledger.bookings == [payment_id]
+    assert (await scene.payments.payment(payment_id))["accepted_at"] >= due_at
 
 
 async def test_a_payment_that_the_outbox_refuses_is_rejected(scene: TemporalScene) -> None:

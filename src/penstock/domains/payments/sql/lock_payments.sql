@@ -1,6 +1,7 @@
--- Lock payments that are about to be executed, and return where they are. In the order of their ids, so
--- that two callers cannot deadlock.
-SELECT payment_id, status, reason
+-- Lock payments that are about to be executed, and return where they are and when they are due. In the
+-- order of their ids, so that two callers cannot deadlock.
+SELECT payment_id, status, reason, item_id, scheduled_at,
+    extract(epoch FROM scheduled_at - clock_timestamp())::float8 AS due_in
 FROM penstock.payment
 WHERE payment_id = ANY ($1::text[])
 ORDER BY payment_id

@@ -18,6 +18,7 @@ from penstock.domains.payments.dispatch_log import DispatchLog
 from penstock.domains.payments.engine import NO_CONTEXT
 from penstock.domains.payments.loader import LoadedPayment, PaymentRef, load_payments
 from penstock.domains.payments.temporal.engine import (
+    NewExecution,
     StartExecutions,
     new_execution,
     read_dispatch_config,
@@ -34,7 +35,7 @@ from penstock.domains.payments.temporal.models import (
 )
 from penstock.kernel import metrics
 from penstock.kernel.claim import Claimed, Cursor, Lease, SlotRange, claim
-from penstock.kernel.item import Dead, Item, ItemId, Retry
+from penstock.kernel.item import Dead, Done, Ending, Item, ItemId, Outcome, Retry, Returned
 from penstock.kernel.lane import Lane, read_lane
 from penstock.kernel.settle import Ended, settle
 from penstock.postgres.pool import Connection, Pool
@@ -42,7 +43,10 @@ from penstock.postgres.statement import statement
 
 BATCH_ID = statement(__package__, "batch_id.sql")
 ELAPSED = statement(__package__, "elapsed.sql")
+MAY_START = statement(__package__, "may_start.sql")
 
+GROUP = 100  # Workflows started between two looks at the lane: as many as are started at once.
+RETURNED = Returned()  # Not started: the item goes back as it was.
 MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -87,7 +91,10 @@ class DispatcherActivities:
 
     @activity.defn(name=DISPATCH_BATCH)
     async def dispatch_batch(self, batch: ClaimedBatch, config: DispatchConfig) -> DispatchResults:
-        """Start a workflow for each item, with its context, and settle the batch."""
+        """Start a workflow for each item, with its context, and settle the batch.
+
+        Items that may not be started any more are given back.
+        """
         began_at = monotonic()
         async with self.pool.acquire() as db:
             lane = await read_lane(db, config.lane)
@@ -98,27 +105,41 @@ class DispatcherActivities:
             for payment, start_in in zip(payments, batch.start_in_ms, strict=True)
             if isinstance(payment, LoadedPayment)
         ]
-        answers = await self.start(wanted)
-        outcomes = {
-            execution.item_id: to_outcome(answer)
-            for execution, answer in zip(wanted, answers, strict=True)
-        }
+        outcomes: dict[str, Ending] = dict.fromkeys((each.item_id for each in wanted), RETURNED)
+        outcomes |= await self._start_while_allowed(batch, wanted, lane=lane.name)
         took_ms = int((monotonic() - began_at) * 1000)
         ended = [
             Ended(claimed, outcomes.get(claimed.key or "", NO_CONTEXT), took_ms)
             for claimed in _to_claimed(batch, lane, payments)
         ]
         is_recorded = await self._settle(lane, batch, ended)
-        failed = {
-            each.claimed.key or "": each.ending.reason
-            for each in ended
-            if isinstance(each.ending, Retry | Dead)
-        }
         return DispatchResults(
-            started=[each for each in batch.payment_ids if each not in failed],
-            failed=failed,
+            started=[each.claimed.key or "" for each in ended if isinstance(each.ending, Done)],
+            failed={
+                each.claimed.key or "": each.ending.reason
+                for each in ended
+                if isinstance(each.ending, Retry | Dead)
+            },
             is_recorded=is_recorded,
         )
+
+    async def _start_while_allowed(
+        self, batch: ClaimedBatch, wanted: Sequence[NewExecution], *, lane: str
+    ) -> dict[str, Outcome]:
+        """Start workflows in groups until the lane is paused or the lease is over.
+
+        The rest is left out: no start may follow the commit of a kill switch by more than a group,
+        and items whose lease is over may have been claimed again, rescheduled or cancelled.
+        """
+        outcomes: dict[str, Outcome] = {}
+        for first in range(0, len(wanted), GROUP):
+            if not await self.pool.fetchval(MAY_START, lane, batch.token):
+                break
+            group = wanted[first : first + GROUP]
+            answers = await self.start(group)
+            for execution, answer in zip(group, answers, strict=True):
+                outcomes[execution.item_id] = to_outcome(answer)
+        return outcomes
 
     @activity.defn(name=RECORD_RESULTS)
     async def record_results(
@@ -161,6 +182,7 @@ async def _to_batch(db: Connection, lease: Lease) -> ClaimedBatch:
         attempts=[each.attempt for each in lease.items],
         forgiven=[each.forgiven for each in lease.items],
         start_in_ms=[max(0, round(each.start_in * 1000)) for each in lease.items],
+        due_ats=[each.due_at.isoformat() for each in lease.items],
     )
 
 
@@ -172,7 +194,6 @@ def _claimed_at(batch: ClaimedBatch) -> datetime:
 
 
 def _to_items(batch: ClaimedBatch, lane: Lane) -> list[Item[PaymentRef]]:
-    claimed_at = _claimed_at(batch)
     return [
         Item(
             id=ItemId(item_id),
@@ -180,17 +201,17 @@ def _to_items(batch: ClaimedBatch, lane: Lane) -> list[Item[PaymentRef]]:
             key=key,
             order_key=None,
             attempt=attempt - forgiven + 1,
-            due_at=claimed_at + start_in * MILLISECOND,
+            due_at=datetime.fromisoformat(due_at),
             not_after=None,
             token=batch.token,
             payload=PaymentRef(key),
         )
-        for item_id, key, attempt, forgiven, start_in in zip(
+        for item_id, key, attempt, forgiven, due_at in zip(
             batch.item_ids,
             batch.payment_ids,
             batch.attempts,
             batch.forgiven,
-            batch.start_in_ms,
+            batch.due_ats,
             strict=True,
         )
     ]

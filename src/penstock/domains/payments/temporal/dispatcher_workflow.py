@@ -47,6 +47,8 @@ async def _once(activity: str, *args: Any, result_type: type[T]) -> T:
         activity,
         args=args,
         result_type=result_type,
+        # Without workers the cycle ends, as its lease does: nothing of it is started hours later.
+        schedule_to_start_timeout=STEP_TIMEOUT,
         start_to_close_timeout=STEP_TIMEOUT,
         retry_policy=ONCE,
     )

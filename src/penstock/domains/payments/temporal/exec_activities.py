@@ -6,10 +6,12 @@ Temporal may run an activity twice. A step that finds the payment further on cha
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TypeAlias
 
 import msgspec
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from penstock.base.log import Logger
 from penstock.domains.payments.execute import (
@@ -44,6 +46,8 @@ UNTOUCHED, UNTOLD = frozenset({SCHEDULED}), frozenset({ACCEPTED})
 # Where a payment may be after its execution. The rail may be faster than the notifications.
 EXECUTED = frozenset({ACCEPTED, "PROCESSING", "SETTLED", "RETURNED", "UNKNOWN"})
 
+NOT_DUE_WAIT_MAX = timedelta(minutes=1)
+
 Step: TypeAlias = Callable[[Connection, Execution], Awaitable[str]]
 
 
@@ -59,7 +63,10 @@ class ExecActivities:
 
     @activity.defn(name=EXECUTE)
     async def execute_payment(self, payment_id: str, context_json: str) -> str:
-        """Execute the payment, unless it has been: SCHEDULED → ACCEPTED, or REJECTED."""
+        """Execute the payment, unless it has been: SCHEDULED → ACCEPTED, or REJECTED.
+
+        Fails, and is repeated by Temporal, while the payment is not due.
+        """
         status = await self._run(payment_id, context_json, expected=UNTOUCHED, step=self._execute)
         # The result of an earlier run of this activity may have been lost.
         return ACCEPTED if status in EXECUTED else status
@@ -93,6 +100,8 @@ class ExecActivities:
                 # Somebody else was faster: another run of this activity, the rail, or a person.
                 self.log.warning("payment.not_moved", payment_id=payment_id, status=status)
                 return status
+            if row is not None and status == SCHEDULED and row["due_in"] > 0:
+                raise _not_due(row["due_in"])
             try:
                 execution = _to_execution(payment_id, context_json)
             except msgspec.DecodeError as malformed:
@@ -121,6 +130,16 @@ class ExecActivities:
         await self.notify(db, news_of([execution], {}))
         await db.execute(MOVE_NOTIFIED, [execution.payment.payment_id])
         return "PROCESSING"
+
+
+def _not_due(due_in: float) -> ApplicationError:
+    """Return the failure after which Temporal runs the activity again when the payment is due.
+
+    A payment may be rescheduled after a start that Temporal has stored but not answered. It is
+    looked at once a minute, because it may be rescheduled again.
+    """
+    wait = min(timedelta(seconds=due_in), NOT_DUE_WAIT_MAX)
+    return ApplicationError("the payment is not due yet", type="NotDue", next_retry_delay=wait)
 
 
 def _to_execution(payment_id: str, context_json: str) -> Execution:

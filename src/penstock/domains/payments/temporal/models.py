@@ -67,6 +67,7 @@ class ClaimedBatch:
     attempts: list[int] = field(default_factory=list[int])
     forgiven: list[int] = field(default_factory=list[int])
     start_in_ms: list[int] = field(default_factory=list[int])
+    due_ats: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True, kw_only=True)
