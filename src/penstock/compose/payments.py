@@ -105,7 +105,9 @@ async def send_instructions(
     prepared: dict[int, Prepared] = {}
     for place, execution in enumerate(executions):
         try:
-            prepared[place] = prepare(_instruction(execution), who=OWNER)
+            prepared[place] = prepare(
+                _instruction(execution), who=OWNER, outbox_id=execution.outbox_id
+            )
         except InvalidInput as refused:
             answers[place] = Refused(str(refused))
     for place, answer in zip(prepared, await send_prepared(db, [*prepared.values()]), strict=True):

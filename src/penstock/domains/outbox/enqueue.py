@@ -59,11 +59,15 @@ class AcceptedInstruction(Struct, frozen=True, kw_only=True):
 
 
 class Prepared(Struct, frozen=True, kw_only=True):
-    """An instruction that was checked, with its payload as JSON, and who sends it."""
+    """An instruction that was checked, with its payload as JSON, and who sends it.
+
+    Without an `outbox_id` the database makes one.
+    """
 
     instruction: NewInstruction
     payload: str
     who: str
+    outbox_id: UUID | None = None
 
 
 Answer: TypeAlias = AcceptedInstruction | InstructionConflict
@@ -123,7 +127,7 @@ class Outbox:
         return _accepted_or_raise(_answers(row)[0])
 
 
-def prepare(instruction: NewInstruction, *, who: str) -> Prepared:
+def prepare(instruction: NewInstruction, *, who: str, outbox_id: UUID | None = None) -> Prepared:
     """Check an instruction; raises InvalidInput with the field. Touches no database."""
     for field in ("instruction_id", "participant_id", "idempotency_key"):
         _check_text(field, getattr(instruction, field))
@@ -134,7 +138,7 @@ def prepare(instruction: NewInstruction, *, who: str) -> Prepared:
     text = payload.encode(instruction.payload)
     if len(text) > PAYLOAD_BYTES_MAX:
         raise InvalidInput("payload", f"must have at most {PAYLOAD_BYTES_MAX:,} bytes")
-    return Prepared(instruction=instruction, payload=text, who=who)
+    return Prepared(instruction=instruction, payload=text, who=who, outbox_id=outbox_id)
 
 
 async def prepare_for_rail(
@@ -187,6 +191,7 @@ def _arguments(prepared: Sequence[Prepared], *, at: datetime | None) -> tuple[An
         [each.payload for each in prepared],
         at,
         who,
+        [None if each.outbox_id is None else str(each.outbox_id) for each in prepared],
     )
 
 

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.base.errors import Conflict, InvalidInput
+from penstock.base.uuid_v7 import uuids_v7
 from penstock.domains.payments.loader import (
     LoadedPayment,
     PaymentContext,
@@ -28,6 +29,7 @@ from penstock.postgres.pool import Connection, Pool, Row
 from penstock.postgres.statement import statement
 
 LOCK_PAYMENTS = statement(__package__, "lock_payments.sql")
+CORRECT_EXECUTED = statement(__package__, "correct_executed.sql")
 MOVE_EXECUTED = statement(__package__, "move_executed.sql")
 REJECT_PAYMENTS = statement(__package__, "reject_payments.sql")
 
@@ -46,14 +48,18 @@ OTHER_ITEM = Dead("the payment belongs to another item")
 
 
 class Execution(Struct, frozen=True, kw_only=True):
-    """A payment that is being executed: it is locked, and its status is SCHEDULED."""
+    """A payment that is being executed: it is locked, and nobody else has executed it.
+
+    `outbox_id` is for its instruction, unless the outbox knows the instruction already.
+    """
 
     payment: LoadedPayment
     context: PaymentContext
+    outbox_id: UUID
 
 
 class Executed(Struct, frozen=True):
-    """The payment is with the outbox, in this transaction."""
+    """The payment is with the outbox, in this transaction; None: it has no instruction there."""
 
     outbox_id: UUID | None = None
 
@@ -120,25 +126,47 @@ class BuiltInEngine:
             else:
                 outcomes[item.payload.payment_id] = outcome
         executions, refused = _read_contexts(wanted)
-        answers = await self.execute(db, executions) if executions else ()
-        executed: list[Execution] = []
-        outbox_ids: list[UUID | None] = []
-        for execution, answer in zip(executions, answers, strict=True):
-            if isinstance(answer, Executed):
-                executed.append(execution)
-                outbox_ids.append(answer.outbox_id)
-            else:
-                refused[execution.payment.payment_id] = to_text(answer.reason)
-        if executed:
-            await self.post_process(db, executed)
-            ids = [each.payment.payment_id for each in executed]
-            await db.execute(MOVE_EXECUTED, ids, outbox_ids)
-            outcomes |= dict.fromkeys(ids, DONE)
-        if refused:
-            await db.execute(REJECT_PAYMENTS, list(refused), list(refused.values()))
-            outcomes |= {payment_id: Dead(reason) for payment_id, reason in refused.items()}
+        await self._reject(db, refused)
+        if executions:
+            refused |= await self._move_and_execute(db, executions)
+        outcomes |= dict.fromkeys((each.payment.payment_id for each in executions), DONE)
+        outcomes |= {payment_id: Dead(reason) for payment_id, reason in refused.items()}
         await self.notify(db, news_of(executions, refused))
         return outcomes
+
+    async def _move_and_execute(
+        self, db: Connection, executions: Sequence[Execution]
+    ) -> dict[str, str]:
+        """Move payments, execute them, and return why some were refused.
+
+        They are moved first, as if all were accepted: the execution locks the numbers of
+        participants until the commit, and the next batch waits for them.
+        """
+        await db.execute(
+            MOVE_EXECUTED,
+            [each.payment.payment_id for each in executions],
+            [each.outbox_id for each in executions],
+        )
+        answers = await self.execute(db, executions)
+        refused: dict[str, str] = {}
+        otherwise: dict[str, UUID | None] = {}
+        for execution, answer in zip(executions, answers, strict=True):
+            payment_id = execution.payment.payment_id
+            if isinstance(answer, Refused):
+                refused[payment_id], otherwise[payment_id] = to_text(answer.reason), None
+            elif answer.outbox_id != execution.outbox_id:
+                otherwise[payment_id] = answer.outbox_id
+        await self._reject(db, refused)
+        if otherwise:
+            await db.execute(CORRECT_EXECUTED, list(otherwise), list(otherwise.values()))
+        executed = [each for each in executions if each.payment.payment_id not in refused]
+        if executed:
+            await self.post_process(db, executed)
+        return refused
+
+    async def _reject(self, db: Connection, refused: Mapping[str, str]) -> None:
+        if refused:
+            await db.execute(REJECT_PAYMENTS, list(refused), list(refused.values()))
 
 
 def _ended_before(item: Item[LoadedPayment], row: Row) -> Outcome | None:
@@ -163,15 +191,17 @@ def _read_contexts(
     payments: Iterable[LoadedPayment],
 ) -> tuple[list[Execution], dict[str, str]]:
     """Return the payments with their contexts, and why the others cannot be executed."""
-    executions: list[Execution] = []
+    contexts: list[tuple[LoadedPayment, PaymentContext]] = []
     refused: dict[str, str] = {}
     for payment in payments:
         try:
-            context = read_context(payment)
+            contexts.append((payment, read_context(payment)))
         except msgspec.DecodeError as malformed:
             refused[payment.payment_id] = to_text(f"context: {malformed}")
-        else:
-            executions.append(Execution(payment=payment, context=context))
+    executions = [
+        Execution(payment=payment, context=context, outbox_id=outbox_id)
+        for (payment, context), outbox_id in zip(contexts, uuids_v7(len(contexts)), strict=True)
+    ]
     return executions, refused
 
 

@@ -104,6 +104,8 @@ async def test_an_instruction_that_is_refused_ends_only_its_own_payment(scene: S
     payment = await scene.payment("p-2")
     assert payment["status"] == "REJECTED"
     assert payment["reason"].startswith("rail_type: must be")
+    never = (payment["outbox_id"], payment["accepted_at"], payment["processing_at"])
+    assert never == (None, None, None)
     assert [await scene.status(each) for each in ("p-1", "p-3")] == ["PROCESSING"] * 2
 
 
@@ -122,6 +124,33 @@ async def test_an_instruction_that_is_known_with_other_content_ends_only_its_own
 
     assert (await scene.status("p-1"), await scene.status("p-2")) == ("REJECTED", "PROCESSING")
     assert "another payload" in (await scene.payment("p-1"))["reason"]
+
+
+async def test_an_instruction_that_is_known_with_the_same_content_is_that_of_the_payment(
+    scene: Scene,
+) -> None:
+    await scene.schedule("p-1", "p-2")
+    await scene.run_payments()
+    known = (await scene.payment("p-1"))["outbox_id"]
+    async with scene.app.pool.acquire() as db, db.transaction():
+        # As a database that was restored from a backup, without what came later.
+        await db.execute("SET LOCAL session_replication_role = replica")
+        await db.execute(
+            "UPDATE penstock.payment SET status = 'SCHEDULED', outbox_id = NULL"
+            " WHERE payment_id = 'p-1'"
+        )
+        await db.execute("DELETE FROM penstock.attempt")
+        await db.execute(
+            "INSERT INTO penstock.ready (due_at, id, lane_id, attempt, forgiven)"
+            " SELECT due_at, id, lane_id, 0, 0 FROM penstock.item WHERE key = 'p-1'"
+        )
+
+    scene.clock.advance(timedelta(minutes=1))
+    await scene.run_payments()
+
+    payment = await scene.payment("p-1")
+    assert (payment["status"], payment["outbox_id"]) == ("PROCESSING", known)
+    assert await scene.app.pool.fetchval("SELECT count(*) FROM penstock.outbox_instruction") == 2
 
 
 async def test_a_context_that_cannot_be_read_ends_only_its_own_payment(scene: Scene) -> None:

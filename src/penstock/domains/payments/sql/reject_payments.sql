@@ -1,2 +1,3 @@
--- End payments that cannot be executed.
-SELECT penstock.move_payments($1::text[], ARRAY['SCHEDULED'], 'REJECTED', reasons => $2::text[]);
+-- End payments that cannot be executed; in this transaction they may have been moved already.
+SELECT penstock.move_payments(
+    $1::text[], ARRAY['SCHEDULED', 'PROCESSING'], 'REJECTED', reasons => $2::text[]);

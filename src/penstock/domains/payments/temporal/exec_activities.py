@@ -14,6 +14,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from penstock.base.log import Logger
+from penstock.base.uuid_v7 import uuids_v7
 from penstock.domains.payments.execute import (
     LOCK_PAYMENTS,
     REJECT_PAYMENTS,
@@ -150,4 +151,5 @@ def _to_execution(payment_id: str, context_json: str) -> Execution:
         context_json=context_json,
         context_version=0,
     )
-    return Execution(payment=payment, context=read_context(payment))
+    (outbox_id,) = uuids_v7(1)
+    return Execution(payment=payment, context=read_context(payment), outbox_id=outbox_id)
