@@ -50,7 +50,7 @@ def assert_bounded(explainer: Explainer, query: str) -> None:
 @pytest.mark.parametrize(
     ("query", "arguments"),
     [
-        (loader.LOAD_PAYMENTS, (IDS,)),
+        (loader.LOAD_PAYMENTS, ("payment", IDS)),
         (execute.LOCK_PAYMENTS, (IDS,)),
         (execute.MOVE_EXECUTED, (IDS, OUTBOX_IDS)),
         (execute.REJECT_PAYMENTS, (IDS, ["refused"] * BATCH)),

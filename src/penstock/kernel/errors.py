@@ -65,7 +65,8 @@ class UnknownReplay(NotFound):
 class KeyConflict(Conflict):
     """The key was used before for another payload; both hashes are SHA-256 in hex.
 
-    `field` is what differs outside the payload, where a domain compares more than that.
+    `field` is what differs outside the payload, where a domain compares more than that, and
+    `because` says how it differs.
     """
 
     code: ClassVar[str] = "key-conflict"
@@ -75,10 +76,12 @@ class KeyConflict(Conflict):
     stored_hash: str
     given_hash: str
     field: str | None = None
+    because: str | None = None
 
     def __str__(self) -> str:
         if self.field is not None:
-            return f"key {self.key!r} belongs to item {self.item_id} with another {self.field}"
+            known = f"key {self.key!r} belongs to item {self.item_id} with another {self.field}"
+            return known if self.because is None else f"{known}: {self.because}"
         return (
             f"key {self.key!r} of lane {self.lane!r} belongs to item {self.item_id} "
             f"with another payload (stored {self.stored_hash}, given {self.given_hash})"

@@ -327,7 +327,7 @@ async def test_a_repeated_save_and_enqueue_changes_nothing(scene: Scene) -> None
     )
 
     first = await scene.app.pool.fetchrow(call, '{"a": 1}', AT_FOUR)
-    again = await scene.app.pool.fetchrow(call, '{"a": 2}', None)
+    again = await scene.app.pool.fetchrow(call, '{"a": 1}', None)
 
     assert first is not None
     assert again is not None

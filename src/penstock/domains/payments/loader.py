@@ -48,8 +48,12 @@ class LoadedPayment(Struct, frozen=True, kw_only=True):
 async def load_payments(
     db: Connection, items: Sequence[Item[PaymentRef]]
 ) -> Sequence[LoadedPayment | PaymentRef]:
-    """Return the payments of claimed items in their order; only the reference without a context."""
-    rows = await db.fetch(LOAD_PAYMENTS, [item.payload.payment_id for item in items])
+    """Return the payments of claimed items in their order; only the reference without a context.
+
+    The items are of one lane, as a claim is, and so their payments are of one item type.
+    """
+    ids = [item.payload.payment_id for item in items]
+    rows = await db.fetch(LOAD_PAYMENTS, items[0].lane, ids) if items else ()
     found = {row[0]: row for row in rows}
     return [
         item.payload if (row := found.get(item.payload.payment_id)) is None else _to_payment(row)

@@ -13,6 +13,7 @@ from penstock.contract.paging import Limit
 from penstock.domains.payments import inspect, payment, story
 from penstock.domains.payments.errors import PaymentConflict
 from penstock.domains.payments.payment import PAYMENT, Status
+from penstock.kernel.errors import KeyConflict
 
 BATCH_MAX = 1_000
 
@@ -207,6 +208,16 @@ def to_wire_result(index: int, answer: payment.Answer) -> Result:
                 index=index,
                 outcome="conflict",
                 payment_id=answer.payment_id,
+                code=answer.code,
+                detail=str(answer),
+                stored_hash=answer.stored_hash,
+                given_hash=answer.given_hash,
+            )
+        case KeyConflict():
+            return Result(
+                index=index,
+                outcome="conflict",
+                payment_id=answer.key,
                 code=answer.code,
                 detail=str(answer),
                 stored_hash=answer.stored_hash,

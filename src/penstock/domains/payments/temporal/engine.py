@@ -63,7 +63,10 @@ class TemporalEngine:
     log: Logger
 
     async def handle_many(self, items: list[Item[LoadedPayment]]) -> list[Outcome]:
-        """Start a workflow for each item; return which of them were started."""
+        """Start a workflow for each item; return which of them were started.
+
+        The items are of one lane: they were loaded by its item type, and so have one config.
+        """
         async with self.pool.acquire() as db:
             config = await read_dispatch_config(db, items[0].payload.item_type)
         now = instant(self.clock)
