@@ -573,6 +573,8 @@ async def bring_payments_into_each_state(scene: Scene, db: Connection) -> None:
 async def bring_invoices_into_each_state(db: Connection) -> None:
     """They have no payment: their instants are those of the kernel."""
     await db.execute(f"{INSERT} ('INVOICE', 'InvoiceWorkflow', 'invoices')")
+    # The items are those of the kernel alone, some of them with an order key.
+    await db.execute("UPDATE penstock.lane SET owner = NULL, guards = '{}' WHERE name = 'invoice'")
     lane = await set_lane(
         db, "invoice", who="test", ordering="per_key", dispatch_interval=timedelta(0)
     )

@@ -1,4 +1,7 @@
-"""The lane of payments, and the policy that it starts with."""
+"""The lane of payments, and the policy that it starts with.
+
+`add_payment_item_type.sql` gives lanes of other item types the same policy and the same guards.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -16,7 +19,11 @@ POLICY: dict[str, Any] = {
 
 # The kernel alone would leave the payment in its status.
 GUARDS = {
-    "enqueue": "use POST /payments or penstock payment schedule",
+    "enqueue": (
+        "use POST /payments, penstock payment schedule, or for items of your own"
+        " penstock.save_context_and_enqueue"
+    ),
     "cancel": "use penstock payment cancel",
     "reschedule": "use penstock payment reschedule",
+    "resolve": "use penstock payment cancel, or release the item",
 }
