@@ -52,13 +52,21 @@ async def connect_as_set(chosen: TemporalSettings, *, is_lazy: bool = False) -> 
 def make_start(chosen: TemporalSettings) -> StartExecutions:
     """Return what starts the workflows of items; it connects when there is one to start.
 
-    So a worker starts, and runs its other lanes, while Temporal is down.
+    So a worker starts, and runs its other lanes, while Temporal is down. An address that is none
+    raises BadSetting at once.
     """
+    from penstock.integrations.temporal.client import check_environment  # noqa: PLC0415  An extra.
+
+    check_environment(chosen.temporal_target)
     connected: list[Client] = []
 
     async def start(executions: Sequence[NewExecution]) -> list[NotStarted | None]:
         if not connected:
-            connected.append(await connect_as_set(chosen, is_lazy=True))
+            try:
+                connected.append(await connect_as_set(chosen, is_lazy=True))
+            except PenstockError as failed:
+                # The configuration is at fault, such as Temporal's file, and not the items.
+                return [NotStarted(str(failed), is_refused=False)] * len(executions)
         return await start_on(connected[0], executions)
 
     return start

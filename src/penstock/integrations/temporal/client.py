@@ -54,6 +54,16 @@ async def connect(
         raise translate(failure, to=f"{name} {address}") from failure
 
 
+def check_environment(target: str | None = None) -> None:
+    """Raise BadSetting for an address in the environment that is not one; `target` comes first.
+
+    Temporal's configuration file is not read: it may belong to others, and change later.
+    """
+    profile = _load_profile(disable_file=True)
+    if target or profile.address:
+        _check_address(TARGET if target else ADDRESS, target or profile.address or "")
+
+
 def is_local(address: str) -> bool:
     """Return whether an address such as `localhost:7233` is on this machine."""
     host = address.rsplit(":", 1)[0].strip("[]")
@@ -84,8 +94,8 @@ def _is_host(host: str) -> bool:
     return _HOST.fullmatch(host) is not None
 
 
-def _load_profile() -> ClientConfigProfile:
+def _load_profile(*, disable_file: bool = False) -> ClientConfigProfile:
     try:
-        return ClientConfigProfile.load()
+        return ClientConfigProfile.load(disable_file=disable_file)
     except (RuntimeError, ValueError) as invalid:
         raise BadSetting("TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE", str(invalid)) from invalid

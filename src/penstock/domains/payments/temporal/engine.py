@@ -25,8 +25,9 @@ READ_DISPATCH_CONFIG = statement(__package__, "read_dispatch_config.sql")
 
 # After a start that Temporal did not answer: about one cycle later.
 RETRY_AFTER = timedelta(seconds=5)
-# An outage must not use up the attempts of items that nothing is wrong with.
-ATTEMPTS_MAX = 1_000_000
+# An outage must not use up the attempts of items that nothing is wrong with: the most that can be
+# counted, which is more than 300 years of cycles.
+ATTEMPTS_MAX = 2**31 - 1
 
 
 class NewExecution(Struct, frozen=True, kw_only=True):
