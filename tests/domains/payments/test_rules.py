@@ -1,17 +1,21 @@
 """Rules are rows: limits of amounts, duplicates, opening hours; and slots, if the lane has them."""
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, LiteralString
 
 import msgspec
 import pytest
 
-from penstock.base.errors import InvalidInput
+from penstock.base.errors import InvalidInput, PenstockError
 from penstock.domains.payments.errors import PaymentRefused
-from penstock.domains.payments.payment import Answer, Scheduled
+from penstock.domains.payments.payment import Answer, Draft, Scheduled
+from penstock.domains.payments.steps import STEPS
 from penstock.kernel.lane import set_lane
-from tests.domains.payments.scene import Scene, a_payment
+from tests.domains.payments.scene import Scene, a_payment, opened_payments
 
 PRODUCERS = 8
 # Within the horizon of slots.
@@ -105,6 +109,25 @@ async def test_concurrent_producers_stay_within_the_sum_of_a_day(scene: Scene) -
     assert len(await scene.rows()) == 100 // 7
     total = await scene.app.pool.fetchval("SELECT amount FROM penstock.payment_day_total")
     assert total == 98
+
+
+async def test_of_two_equal_requests_at_once_both_get_the_first_answer(dsn: str) -> None:
+    """The second one is counted already; refused, its caller would send it under another id."""
+    both_looked_up = asyncio.Barrier(2)
+
+    async def apply_rules(
+        connection: object, drafts: Sequence[Draft], now: datetime
+    ) -> Sequence[Draft | PenstockError]:
+        await both_looked_up.wait()
+        return await STEPS.apply_rules(connection, drafts, now)
+
+    async with opened_payments(dsn, replace(STEPS, apply_rules=apply_rules)) as scene:
+        await limit(scene, day_amount_max="20")
+        answers = await asyncio.gather(*(scene.payments.schedule(a_payment()) for _ in range(2)))
+        total = await scene.app.pool.fetchval("SELECT amount FROM penstock.payment_day_total")
+
+    assert sorted(each.is_new for each in answers) == [False, True]
+    assert total == Decimal("12.50")
 
 
 # ----------------------------------------------------------------------------------- duplicates

@@ -6,6 +6,7 @@ The caller's connection is one of asyncpg, psycopg 3 or SQLAlchemy.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,6 +18,7 @@ from penstock.domains.payments.steps import STEPS, Steps
 from penstock.postgres.pool import Pool
 
 BATCH_MAX = 5_000  # Payments in one transaction; more of them only hold locks for longer.
+NO_IDS: frozenset[str] = frozenset()
 PYTHON = "python"  # Who has scheduled a payment, if the caller does not say it.
 
 
@@ -96,11 +98,14 @@ async def schedule_drafts(
     answers: dict[int, Answer] = {}
     waiting: dict[int, Draft] = dict(enumerate(drafts))
     while waiting:
-        places = {each.payment_id: place for place, each in reversed(waiting.items())}
+        # The first of each id; the next round compares the others with what was stored.
+        firsts: dict[str, int] = {}
+        for place, each in waiting.items():
+            firsts.setdefault(each.payment_id, place)
         found = await _schedule_once(
-            connection, [waiting[place] for place in sorted(places.values())], steps=steps, at=at
+            connection, [waiting[place] for place in firsts.values()], steps=steps, at=at
         )
-        answers |= {place: found[payment_id] for payment_id, place in places.items()}
+        answers |= {place: found[payment_id] for payment_id, place in firsts.items()}
         waiting = {place: each for place, each in waiting.items() if place not in answers}
     return [answers[place] for place in range(len(drafts))]
 
@@ -109,61 +114,103 @@ async def _schedule_once(
     connection: object, drafts: Sequence[Draft], *, steps: Steps, at: datetime | None
 ) -> Mapping[str, Answer]:
     """Schedule payments that all have another id; return the answers by id."""
+    admitted = await admit(connection, drafts, steps=steps, at=at)
+    return {**admitted.answers, **await _complete(connection, admitted, steps=steps)}
+
+
+class Admitted(NamedTuple):
+    """Payments that are persisted and wait for their items, and the answers to all others.
+
+    `new` were inserted by this call; `unfinished` by an earlier one that did not enqueue them.
+    """
+
+    new: Sequence[Draft]
+    unfinished: Sequence[Draft]
+    answers: Mapping[str, Answer]
+    now: datetime
+
+
+async def admit(
+    connection: object, drafts: Sequence[Draft], *, steps: Steps, at: datetime | None
+) -> Admitted:
+    """Look payments up, apply the rules to those that are not known, and persist the allowed ones.
+
+    All in one transaction: what the rules have counted and locked is what `persist` adds to.
+    """
+    found = await look_up(connection, drafts, at)
+    fresh = [each for each in drafts if each.payment_id not in found.known]
+    typed = [each for each in fresh if each.payment.item_type in found.item_types]
+    ruled = await steps.apply_rules(connection, typed, found.at) if typed else ()
+    allowed = [each for each in ruled if isinstance(each, Draft)]
+    new_ids = await steps.persist(connection, allowed, found.at) if allowed else NO_IDS
+
+    # Another transaction may have persisted the others since they were looked up. The rules have
+    # counted those twice, so that the first answer to them counts, not what the rules say now.
+    left = [each for each in typed if each.payment_id not in new_ids]
+    late: Mapping[str, Stored] = (await look_up(connection, left, at)).known if left else {}
+    known = _answer_known(drafts, {**found.known, **late})
+    refused = _untyped(fresh, found.item_types) | _refused(typed, ruled)
+    return Admitted(
+        new=[each for each in allowed if each.payment_id in new_ids],
+        unfinished=known.unfinished,
+        answers={key: each for key, each in refused.items() if key not in late} | known.answers,
+        now=found.at,
+    )
+
+
+async def _complete(
+    connection: object, admitted: Admitted, *, steps: Steps
+) -> Mapping[str, Scheduled]:
+    """Determine the instants of payments that are persisted, and enqueue them."""
+    complete = [steps.build_context(each) for each in (*admitted.new, *admitted.unfinished)]
+    if not complete:
+        return {}
+    timed = await steps.determine_times(connection, complete, admitted.now)
+    queued = await steps.save_and_enqueue(connection, timed, admitted.now)
+    new_ids = {each.payment_id for each in admitted.new}
+    return {
+        payment_id: _scheduled(payment_id, each, is_new=payment_id in new_ids)
+        for payment_id, each in queued.items()
+    }
+
+
+class _Known(NamedTuple):
+    """Payments that were persisted before: answered, or still without an item."""
+
+    answers: dict[str, Answer]
+    unfinished: Sequence[Draft]
+
+
+def _answer_known(drafts: Sequence[Draft], known: Mapping[str, Stored]) -> _Known:
+    """Answer those of the payments that are known."""
     answers: dict[str, Answer] = {}
-    known, item_types, now = await look_up(connection, drafts, at)
-    fresh = [each for each in drafts if each.payment_id not in known]
-    unfinished = _repeated([each for each in drafts if each.payment_id in known], known, answers)
-
-    allowed: list[Draft] = []
-    typed = [each for each in fresh if _has_type(each, item_types, answers)]
-    ruled = await steps.apply_rules(connection, typed, now) if typed else ()
-    for draft, answer in zip(typed, ruled, strict=True):
-        if isinstance(answer, PenstockError):
-            answers[draft.payment_id] = answer
-        else:
-            allowed.append(answer)
-
-    if allowed:
-        new = await steps.persist(connection, allowed, now)
-        # Another transaction has scheduled the others since they were looked up.
-        late = [each for each in allowed if each.payment_id not in new]
-        if late:
-            known = (await look_up(connection, late, at)).known
-            unfinished += _repeated(late, known, answers)
-        allowed = [each for each in allowed if each.payment_id in new]
-
-    complete = [steps.build_context(each) for each in (*allowed, *unfinished)]
-    if complete:
-        timed = await steps.determine_times(connection, complete, now)
-        queued = await steps.save_and_enqueue(connection, timed, now)
-        new_ids = {each.payment_id for each in allowed}
-        answers |= {
-            payment_id: _scheduled(payment_id, each, is_new=payment_id in new_ids)
-            for payment_id, each in queued.items()
-        }
-    return answers
-
-
-def _repeated(
-    drafts: Sequence[Draft], known: Mapping[str, Stored], answers: dict[str, Answer]
-) -> list[Draft]:
-    """Answer payments that are known; return those that were persisted and not enqueued."""
     unfinished: list[Draft] = []
-    for draft in drafts:
+    for draft in (each for each in drafts if each.payment_id in known):
         stored = known[draft.payment_id]
         answer = stored.answer(draft)
         if stored.is_unfinished and isinstance(answer, Scheduled):
             unfinished.append(draft)
         else:
             answers[draft.payment_id] = answer
-    return unfinished
+    return _Known(answers, unfinished)
 
 
-def _has_type(draft: Draft, item_types: frozenset[str], answers: dict[str, Answer]) -> bool:
-    if draft.payment.item_type in item_types:
-        return True
-    answers[draft.payment_id] = UnknownItemType(draft.payment.item_type)
-    return False
+def _untyped(drafts: Sequence[Draft], item_types: frozenset[str]) -> dict[str, Answer]:
+    """Refuse payments of an item type that has no lane."""
+    return {
+        each.payment_id: UnknownItemType(each.payment.item_type)
+        for each in drafts
+        if each.payment.item_type not in item_types
+    }
+
+
+def _refused(drafts: Sequence[Draft], ruled: Sequence[Draft | PenstockError]) -> dict[str, Answer]:
+    """Return what the rules say no to, by id."""
+    return {
+        draft.payment_id: answer
+        for draft, answer in zip(drafts, ruled, strict=True)
+        if isinstance(answer, PenstockError)
+    }
 
 
 def _scheduled(payment_id: str, queued: Queued, *, is_new: bool) -> Scheduled:
