@@ -155,7 +155,9 @@ async def dispatching(
             for row in await list_item_types(db):
                 await keep(row)
         await app.api(Payments).schedule_many([_payment(number) for number in range(count)])
-        specs = worker_specs(app.resources, on.client, ["dispatch", "exec"])
+        specs = worker_specs(
+            app.resources, on.client, ["dispatch", "exec"], steps=app.api(Payments).steps
+        )
         async with (
             temporal_workers(on, specs),
             alongside(app.run_worker(asyncio.Event(), lanes=[LANE])),

@@ -11,12 +11,14 @@ import click
 from penstock.app import Penstock
 from penstock.base.aio import alongside, spawn
 from penstock.cli.lifetime import listening, work_until_asked
+from penstock.cli.load import load_app
 from penstock.compose.payments import payment_consumer
 from penstock.compose.webhooks import event_consumer
 from penstock.console.database import data_dir_option, find_dsn
 from penstock.console.output import json_option, print_json
 from penstock.console.process import Stop, check_host, run_until_stopped
 from penstock.contract import Service
+from penstock.domains.payments.schedule import Payments
 from penstock.domains.payments.topics import PaymentTopics
 from penstock.domains.webhooks.settings import WebhookSettings
 
@@ -31,6 +33,12 @@ def kafka() -> None:
 
 @kafka.command()
 @click.argument("what", metavar="[events|payments]", type=click.Choice(WHAT), default="events")
+@click.option(
+    "--app",
+    "spec",
+    metavar="MODULE:NAME",
+    help="Your Penstock app, for the steps of its payments and its handlers.",
+)
 @click.option("--deliver", is_flag=True, help="Also run a worker, as `penstock worker` does.")
 @click.option(
     "--metrics-port",
@@ -45,6 +53,7 @@ def kafka() -> None:
 def consume(
     *,
     what: What,
+    spec: str | None,
     deliver: bool,
     metrics_port: int | None,
     metrics_host: str,
@@ -58,8 +67,8 @@ def consume(
     Many may run, in one consumer group. Ctrl-C or SIGTERM stops reading, finishes the present
     batch, commits its offsets, leaves the group, and waits for deliveries in progress.
     """
-    app = Penstock()
-    app.dsn, app.data_dir = find_dsn(data_dir), data_dir
+    app = load_app(spec) if spec else Penstock()
+    app.dsn, app.data_dir = app.dsn or find_dsn(data_dir), app.data_dir or data_dir
     check_host(metrics_host)
 
     async def run(stop: Stop) -> None:
@@ -95,7 +104,7 @@ def _consumer(what: What, app: Penstock) -> tuple[Service, dict[str, Any]]:
         return event_consumer(app.resources), names
     topics = app.resources.section(PaymentTopics)
     names = {"topic": topics.payments_kafka_topic, "group": topics.payments_kafka_group}
-    return payment_consumer(app.resources), names
+    return payment_consumer(app.resources, app.api(Payments)), names
 
 
 def _summary(what: What, started: dict[str, Any]) -> str:

@@ -11,10 +11,12 @@ from penstock.app import Penstock
 from penstock.base.aio import alongside
 from penstock.base.errors import MissingExtra
 from penstock.cli.lifetime import listening
+from penstock.cli.load import load_app
 from penstock.compose.temporal import is_installed
 from penstock.console.database import data_dir_option, find_dsn, lent_resources
 from penstock.console.output import json_option, print_json, print_rows
 from penstock.console.process import Stop, check_host, run_until_stopped
+from penstock.domains.payments.schedule import Payments
 
 NAMES = ("dispatch", "init", "exec")
 
@@ -25,6 +27,12 @@ def temporal() -> None:
 
 
 @temporal.command()
+@click.option(
+    "--app",
+    "spec",
+    metavar="MODULE:NAME",
+    help="Your Penstock app, for the steps of its payments.",
+)
 @click.option(
     "--only",
     multiple=True,
@@ -43,6 +51,7 @@ def temporal() -> None:
 @json_option
 def worker(
     *,
+    spec: str | None,
     only: tuple[str, ...],
     metrics_port: int | None,
     metrics_host: str,
@@ -57,8 +66,8 @@ def worker(
     _require_extra()
     from penstock.compose.temporal_workers import temporal_service  # noqa: PLC0415  An extra.
 
-    app = Penstock()
-    app.dsn, app.data_dir = find_dsn(data_dir), data_dir
+    app = load_app(spec) if spec else Penstock()
+    app.dsn, app.data_dir = app.dsn or find_dsn(data_dir), app.data_dir or data_dir
     check_host(metrics_host)
     names = [name for name in NAMES if not only or name in only]
 
@@ -74,7 +83,8 @@ def worker(
             print_json(started) if as_json else click.echo(_summary(started))
             # Leases of cycles that have failed end here, also where no other worker runs.
             async with alongside(app.run_sweeper()):
-                service = temporal_service(app.resources, names)
+                steps = app.api(Payments).steps
+                service = temporal_service(app.resources, names, steps=steps)
                 await app.run_service(service, stop.asked)
 
     run_until_stopped(run)

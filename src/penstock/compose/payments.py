@@ -50,6 +50,7 @@ from penstock.domains.payments.results import (
 )
 from penstock.domains.payments.schedule import Payments
 from penstock.domains.payments.settings import PaymentSettings
+from penstock.domains.payments.steps import STEPS, Steps
 from penstock.domains.payments.temporal.engine import TemporalEngine
 from penstock.domains.payments.topics import PaymentTopics
 from penstock.domains.webhooks.accept import accept_events
@@ -66,8 +67,14 @@ STATUS_OF: dict[str, ResultStatus] = {
 }
 
 
-def build(resources: Resources, *, temporal: TemporalSettings | None = None) -> Runtime:
-    """Build the domain on the other domains of this process, and on Temporal where it can be."""
+def build(
+    resources: Resources, *, temporal: TemporalSettings | None = None, steps: Steps = STEPS
+) -> Runtime:
+    """Build the domain on the other domains of this process, and on Temporal where it can be.
+
+    `steps` are those of phase A. They are replaced here alone: whatever schedules payments in this
+    process takes them from the `Payments` that the app then offers.
+    """
     from penstock.domains.payments.runtime import build as build_domain  # noqa: PLC0415
 
     notifier = make_notifier(resources.settings, log=resources.log)
@@ -76,6 +83,7 @@ def build(resources: Resources, *, temporal: TemporalSettings | None = None) -> 
         resources,
         notify=notifier,
         engines=_engines(resources, built_in, temporal=temporal),
+        steps=steps,
         elsewhere=make_elsewhere(resources.settings),
     )
 
@@ -199,13 +207,12 @@ def _mail_sender(chosen: PaymentSettings) -> SendMails:
     return send_mails
 
 
-def payment_consumer(resources: Resources) -> Service:
+def payment_consumer(resources: Resources, payments: Payments) -> Service:
     """Return the service that schedules payments from Kafka; raises BadSetting or MissingExtra."""
     chosen = resources.section(PaymentTopics)
-    batcher = PaymentBatcher(Payments(pool=resources.pool))
     return make_consumer(
         resources,
-        partial(accept_messages, batcher),
+        partial(accept_messages, PaymentBatcher(payments)),
         topic=chosen.payments_kafka_topic,
         group=chosen.payments_kafka_group,
         dead_topic=chosen.payments_kafka_dead_topic,

@@ -11,6 +11,7 @@ from penstock.base.aio import alongside, supervise
 from penstock.compose.payments import make_notifier, send_instructions
 from penstock.compose.temporal import TemporalSettings, connect_as_set, start_on
 from penstock.contract import Resources, Service
+from penstock.domains.payments.steps import Steps
 from penstock.domains.payments.temporal.dispatcher_activities import DispatcherActivities
 from penstock.domains.payments.temporal.dispatcher_workflow import DispatcherWorkflow
 from penstock.domains.payments.temporal.exec_activities import ExecActivities
@@ -44,24 +45,27 @@ WORKER_NAMES: tuple[WorkerName, ...] = ("dispatch", "init", "exec")
 
 
 def worker_specs(
-    resources: Resources, client: Client, names: Sequence[str] = WORKER_NAMES
+    resources: Resources, client: Client, names: Sequence[str] = WORKER_NAMES, *, steps: Steps
 ) -> list[WorkerSpec]:
-    """Return the workers of these names; each has a queue of its own, so none starves another."""
+    """Return the workers of these names; each has a queue of its own, so none starves another.
+
+    `steps` are those of phase A, as the app has them: `app.api(Payments).steps`.
+    """
     made = {
         "dispatch": _dispatch(resources, client),
-        "init": _initialise(resources),
+        "init": _initialise(resources, steps),
         "exec": _execute(resources),
     }
     return [made[name] for name in names]
 
 
-def temporal_service(resources: Resources, names: Sequence[str]) -> Service:
+def temporal_service(resources: Resources, names: Sequence[str], *, steps: Steps) -> Service:
     """Return the service that runs workers; it connects anew whenever Temporal was lost."""
 
     async def run(stop: asyncio.Event) -> None:
         client = await connect_as_set(resources.section(TemporalSettings))
         keeper = ScheduleKeeper(pool=resources.pool, keep=make_keep(client), log=resources.log)
-        specs = worker_specs(resources, client, names)
+        specs = worker_specs(resources, client, names, steps=steps)
         keep = partial(supervise, partial(keeper.run, stop), name="schedules", log=resources.log)
         async with alongside(*([keep()] if "dispatch" in names else [])):
             await run_workers(client, specs, stop, grace=resources.settings.shutdown_grace)
@@ -147,8 +151,8 @@ def _dispatch(resources: Resources, client: Client) -> WorkerSpec:
     )
 
 
-def _initialise(resources: Resources) -> WorkerSpec:
-    activities = InitActivities(pool=resources.pool)
+def _initialise(resources: Resources, steps: Steps) -> WorkerSpec:
+    activities = InitActivities(pool=resources.pool, steps=steps)
     return WorkerSpec(
         task_queue=INIT_QUEUE,
         workflows=[PaymentInitWorkflow],

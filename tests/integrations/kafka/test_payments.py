@@ -11,13 +11,26 @@ from penstock.domains.payments.messages import accept_messages
 from penstock.domains.payments.schedule import Payments
 from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import Pool, open_pool
+from tests.domains.payments.own_steps import BLOCKED_IBAN, write_ours
 from tests.domains.payments.scene import a_body
 from tests.e2e.command import penstock
 from tests.integrations.kafka.scene import Stream
 
+CONSUME = ("kafka", "consume", "payments")
+
 
 def message(payment_id: str = "p-1", **more: object) -> bytes:
     return msgspec.json.encode(a_body(payment_id, **more))
+
+
+def environment(dsn: str, stream: Stream) -> dict[str, str]:
+    return {
+        "PENSTOCK_DATABASE_URL": dsn,
+        "PENSTOCK_KAFKA_BOOTSTRAP": stream.broker.bootstrap,
+        "PENSTOCK_PAYMENTS_KAFKA_TOPIC": stream.topic,
+        "PENSTOCK_PAYMENTS_KAFKA_DEAD_TOPIC": stream.dead_topic,
+        "PENSTOCK_PAYMENTS_KAFKA_GROUP": stream.group,
+    }
 
 
 async def accept(db: Pool, *values: bytes | None) -> list[str | None]:
@@ -77,15 +90,7 @@ async def test_a_process_schedules_the_payments_of_a_topic(
     dsn: str, db: Pool, *, stream: Stream, tmp_path: Path
 ) -> None:
     stream.put(message("p-1"), b"nonsense", message("p-2"))
-    environment = {
-        "PENSTOCK_DATABASE_URL": dsn,
-        "PENSTOCK_KAFKA_BOOTSTRAP": stream.broker.bootstrap,
-        "PENSTOCK_PAYMENTS_KAFKA_TOPIC": stream.topic,
-        "PENSTOCK_PAYMENTS_KAFKA_DEAD_TOPIC": stream.dead_topic,
-        "PENSTOCK_PAYMENTS_KAFKA_GROUP": stream.group,
-    }
-    arguments = ("kafka", "consume", "payments")
-    with penstock(*arguments, folder=tmp_path, environment=environment) as consume:
+    with penstock(*CONSUME, folder=tmp_path, environment=environment(dsn, stream)) as consume:
         consume.wait_for(f"takes payments from {re.escape(stream.topic)}")
         await stream.until_committed(3)
 
@@ -96,3 +101,21 @@ async def test_a_process_schedules_the_payments_of_a_topic(
     assert dead.value() == b"nonsense"
     statuses = await db.fetch("SELECT DISTINCT queue_status FROM penstock.payment_exec_queue")
     assert [row[0] for row in statuses] == ["READY"]
+
+
+async def test_a_process_uses_the_steps_of_an_app(
+    dsn: str, db: Pool, *, stream: Stream, tmp_path: Path
+) -> None:
+    """A rule that holds over REST alone is bypassed by whoever writes into the topic."""
+    blocked = {"name": "Eve", "iban": BLOCKED_IBAN}
+    stream.put(message("p-1", creditor=blocked), message("p-2"))
+    arguments = (*CONSUME, "--app", write_ours(tmp_path))
+    with penstock(*arguments, folder=tmp_path, environment=environment(dsn, stream)) as consume:
+        consume.wait_for(f"takes payments from {re.escape(stream.topic)}")
+        await stream.until_committed(2)
+
+        assert consume.stop() == 0
+
+    assert await scheduled(db) == ["p-2"]
+    (dead,) = stream.read(stream.dead_topic, 1)
+    assert msgspec.json.decode(dead.value() or b"")["payment_id"] == "p-1"

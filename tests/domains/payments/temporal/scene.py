@@ -21,6 +21,8 @@ from penstock.compose.temporal import TemporalSettings
 from penstock.compose.temporal_workers import WorkerName, worker_specs
 from penstock.contract import Resources, Runtime
 from penstock.domains.payments.lanes import LANE
+from penstock.domains.payments.schedule import Payments
+from penstock.domains.payments.steps import Steps
 from penstock.integrations.temporal.client import connect
 from penstock.integrations.temporal.start import NewWorkflow, start_workflow
 from penstock.integrations.temporal.worker import WorkerSpec, run_workers
@@ -75,9 +77,12 @@ class TemporalScene:
             )
 
     @asynccontextmanager
-    async def workers(self, *names: WorkerName) -> AsyncGenerator[None]:
-        """Run workers of Temporal while the body runs."""
-        specs = worker_specs(self.payments.app.resources, self.client, names)
+    async def workers(self, *names: WorkerName, steps: Steps | None = None) -> AsyncGenerator[None]:
+        """Run workers of Temporal while the body runs; with the steps of the app, or others."""
+        app = self.payments.app
+        specs = worker_specs(
+            app.resources, self.client, names, steps=steps or app.api(Payments).steps
+        )
         async with self.running([self.own(spec) for spec in specs]):
             yield
 

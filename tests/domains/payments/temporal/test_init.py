@@ -1,12 +1,16 @@
 """The first phase as a workflow: it enqueues a payment once, and then it is over."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ActivityError, ApplicationError
 
+from penstock.base.errors import InvalidInput
+from penstock.domains.payments.payment import Draft, NewPayment
+from penstock.domains.payments.steps import STEPS
 from penstock.domains.payments.temporal.init_activities import ContextActivities
 from penstock.domains.payments.temporal.models import Schedulable
 from penstock.integrations.temporal.start import NewWorkflow, start_workflow
@@ -15,7 +19,7 @@ from tests.domains.payments.temporal.invoice_workflow import InvoiceExec, Invoic
 from tests.domains.payments.temporal.scene import TemporalScene, activities_of
 
 AT = datetime(2031, 5, 5, 16, tzinfo=UTC)
-STEPS = [
+ACTIVITIES = [
     "validatePayment",
     "enrichPayment",
     "applyRules",
@@ -66,7 +70,7 @@ async def test_a_payment_is_scheduled_and_the_workflow_is_over(scene: TemporalSc
     assert (payment["status"], payment["scheduled_at"]) == ("SCHEDULED", AT)
     assert payment["init_workflow_id"] == init_id
     assert await scene.payments.item_states() == ["scheduled"]
-    assert activities_of(await scene.history(init_id)) == STEPS
+    assert activities_of(await scene.history(init_id)) == ACTIVITIES
 
 
 @pytest.mark.covers("A38", "A99")
@@ -97,6 +101,20 @@ async def test_a_payment_that_is_refused_fails_at_once(scene: TemporalScene) -> 
 
     assert (failed.type, conflict.type) == ("invalid-input", "payment-conflict")
     assert len(await scene.payments.item_states()) == 1
+
+
+async def test_the_workflow_uses_the_steps_of_the_app(scene: TemporalScene) -> None:
+    """A rule that holds over REST alone is bypassed by whoever starts workflows."""
+
+    def validate(_payment: NewPayment) -> Draft:
+        raise InvalidInput("payment_id", "is not wanted here")
+
+    (payment_id,) = scene.ids(1)
+
+    async with scene.workers("init", steps=replace(STEPS, validate=validate)):
+        failed = await cause(scene, await start_init(scene, payment_id, request(payment_id)))
+
+    assert (failed.type, "not wanted" in failed.message) == ("invalid-input", True)
 
 
 @pytest.mark.covers("A56", "A57", "A58")

@@ -9,6 +9,7 @@ import pytest
 from penstock.compose.payments import make_notifier, send_instructions
 from penstock.compose.temporal_workers import WorkerName, worker_specs
 from penstock.domains.payments.execute import Executed, Execution, Refused
+from penstock.domains.payments.steps import STEPS
 from penstock.domains.payments.temporal.exec_activities import ExecActivities
 from penstock.integrations.temporal.inspect import count_workers
 from penstock.postgres.pool import Connection
@@ -36,7 +37,7 @@ async def test_a_worker_has_its_queue_and_its_numbers(
     scene: TemporalScene, name: WorkerName
 ) -> None:
     """Temporal's own list of a queue has the worker that listens there."""
-    (spec,) = worker_specs(scene.payments.app.resources, scene.client, [name])
+    (spec,) = worker_specs(scene.payments.app.resources, scene.client, [name], steps=STEPS)
     queue, workflows, activities = AT_ONCE[name]
 
     async with scene.running([spec]), asyncio.timeout(PATIENCE):
@@ -61,7 +62,7 @@ async def test_a_flood_of_executions_stops_neither_dispatches_nor_new_payments(
         await scene.start(each)
     stuck = Stuck()
     activities = exec_activities(scene, stuck)
-    (spec,) = worker_specs(scene.payments.app.resources, scene.client, ["exec"])
+    (spec,) = worker_specs(scene.payments.app.resources, scene.client, ["exec"], steps=STEPS)
     spec = replace(
         scene.own(spec),
         activities=[

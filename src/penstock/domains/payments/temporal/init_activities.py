@@ -19,7 +19,7 @@ from penstock.base.errors import Conflict, InvalidInput, NotFound, PenstockError
 from penstock.domains.payments.errors import UnknownItemType
 from penstock.domains.payments.payment import Draft, NewPayment
 from penstock.domains.payments.persist import LookedUp, look_up
-from penstock.domains.payments.steps import STEPS, Steps
+from penstock.domains.payments.steps import Steps
 from penstock.domains.payments.temporal.models import (
     APPLY_RULES,
     BUILD_CONTEXT,
@@ -48,7 +48,7 @@ class InitActivities:
     """The activities of the PaymentInitWorkflow."""
 
     pool: Pool
-    steps: Steps = STEPS
+    steps: Steps
 
     @activity.defn(name=VALIDATE)
     async def validate_payment(self, payment_id: str, request_json: str) -> str:
