@@ -1,24 +1,29 @@
 """The first phase as a workflow: it enqueues a payment once, and then it is over."""
 
+import asyncio
 import json
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import LiteralString
 
 import pytest
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from penstock.base.errors import InvalidInput
+from penstock.base.errors import InvalidInput, PenstockError
 from penstock.domains.payments.payment import Draft, NewPayment
-from penstock.domains.payments.steps import STEPS
+from penstock.domains.payments.steps import STEPS, Steps
 from penstock.domains.payments.temporal.init_activities import ContextActivities
 from penstock.domains.payments.temporal.models import Schedulable
 from penstock.integrations.temporal.start import NewWorkflow, start_workflow
 from penstock.integrations.temporal.worker import WorkerSpec
 from tests.domains.payments.temporal.invoice_workflow import InvoiceExec, InvoiceInit
 from tests.domains.payments.temporal.scene import TemporalScene, activities_of
+from tests.domains.payments.test_rules import NO_DUPLICATES
 
 AT = datetime(2031, 5, 5, 16, tzinfo=UTC)
+DAY_LIMIT: LiteralString = "INSERT INTO penstock.payment_limit VALUES ('', 'EUR', NULL, 20)"
 ACTIVITIES = [
     "validatePayment",
     "enrichPayment",
@@ -117,6 +122,31 @@ async def test_the_workflow_uses_the_steps_of_the_app(scene: TemporalScene) -> N
     assert (failed.type, "not wanted" in failed.message) == ("invalid-input", True)
 
 
+@pytest.mark.parametrize("rule", [NO_DUPLICATES, DAY_LIMIT], ids=["duplicates", "day limit"])
+async def test_of_two_payments_at_once_the_rules_allow_one(
+    scene: TemporalScene, rule: LiteralString
+) -> None:
+    """Both have passed the step of the rules before one of them is persisted."""
+    await scene.payments.app.pool.execute(rule)
+    payment_ids = scene.ids(2)
+    both_ruled = BothRuled()
+
+    async with scene.workers("init", steps=both_ruled.steps()):
+        inits = [await start_init(scene, each, request(each)) for each in payment_ids]
+        results = [scene.client.get_workflow_handle(each).result() for each in inits]
+        ended = await asyncio.gather(*results, return_exceptions=True)
+        (refused,) = [
+            await cause(scene, init)
+            for init, result in zip(inits, ended, strict=True)
+            if isinstance(result, WorkflowFailureError)
+        ]
+
+    assert both_ruled.is_over.is_set()
+    assert refused.type == "payment-refused"
+    rows = await scene.payments.app.pool.fetch("SELECT status FROM penstock.payment")
+    assert [row[0] for row in rows] == ["SCHEDULED"]
+
+
 @pytest.mark.covers("A56", "A57", "A58")
 async def test_another_item_type_composes_the_lifecycle(scene: TemporalScene) -> None:
     """A new item type is a row, its two workflows and no change to the framework."""
@@ -158,6 +188,35 @@ async def test_another_item_type_composes_the_lifecycle(scene: TemporalScene) ->
     )
     assert row is not None
     assert tuple(row.values()) == ("INVOICE", "DISPATCHED")
+
+
+@dataclass(slots=True)
+class BothRuled:
+    """The shipped steps; nothing is persisted before two payments have passed the rules once."""
+
+    ruled: set[str] = field(default_factory=set[str])
+    is_over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def steps(self) -> Steps:
+        return replace(STEPS, apply_rules=self.apply_rules, persist=self.persist)
+
+    async def apply_rules(
+        self, connection: object, drafts: Sequence[Draft], now: datetime
+    ) -> Sequence[Draft | PenstockError]:
+        (draft,) = drafts
+        if draft.payment_id in self.ruled:
+            await self.is_over.wait()
+        answers = await STEPS.apply_rules(connection, drafts, now)
+        self.ruled.add(draft.payment_id)
+        if len(self.ruled) == 2:
+            self.is_over.set()
+        return answers
+
+    async def persist(
+        self, connection: object, drafts: Sequence[Draft], now: datetime
+    ) -> frozenset[str]:
+        await self.is_over.wait()
+        return await STEPS.persist(connection, drafts, now)
 
 
 async def cause(scene: TemporalScene, workflow_id: str) -> ApplicationError:

@@ -19,6 +19,7 @@ from penstock.base.errors import Conflict, InvalidInput, NotFound, PenstockError
 from penstock.domains.payments.errors import UnknownItemType
 from penstock.domains.payments.payment import Draft, NewPayment
 from penstock.domains.payments.persist import LookedUp, look_up
+from penstock.domains.payments.schedule import admit
 from penstock.domains.payments.steps import Steps
 from penstock.domains.payments.temporal.models import (
     APPLY_RULES,
@@ -77,7 +78,10 @@ class InitActivities:
 
     @activity.defn(name=PERSIST)
     async def persist_payment(self, _payment_id: str, draft_json: str) -> str:
-        """Insert the payment as SCHEDULED."""
+        """Apply the rules again, and insert the payment as SCHEDULED in the same transaction.
+
+        Between the two steps other payments may have been scheduled, which the rules count.
+        """
         return await self._run(draft_json, self._persist)
 
     @activity.defn(name=BUILD_CONTEXT)
@@ -107,11 +111,11 @@ class InitActivities:
         return answer
 
     async def _persist(self, db: Connection, draft: Draft, found: LookedUp) -> Draft:
-        if draft.payment_id not in found.known and not await self.steps.persist(
-            db, [draft], found.at
-        ):
-            _check(draft, await look_up(db, [draft], None))  # Somebody else was faster.
-        return draft
+        admitted = await admit(db, [draft], steps=self.steps, at=found.at)
+        answer = admitted.answers.get(draft.payment_id)
+        if isinstance(answer, PenstockError):
+            raise answer
+        return next(iter(admitted.new), draft)
 
     async def _determine_time(self, db: Connection, draft: Draft, found: LookedUp) -> Draft:
         (timed,) = await self.steps.determine_times(db, [draft], found.at)
