@@ -44,8 +44,7 @@ async def scheduled(db: Pool) -> list[str]:
 
 
 async def test_messages_are_scheduled_once_however_often_they_come(db: Pool) -> None:
-    """Also by a release that does not know a field yet."""
-    first = await accept(db, message("p-1", colour="red"), message("p-2"))
+    first = await accept(db, message("p-1"), message("p-2"))
     again = await accept(db, message("p-1"), message("p-2"))
 
     assert first == again == [None, None]
@@ -76,6 +75,23 @@ async def test_what_can_never_be_scheduled_has_a_reason_without_the_message(db: 
     assert await scheduled(db) == ["known", "p-5"]
 
 
+async def test_a_field_that_is_not_known_is_refused_with_its_name(db: Pool) -> None:
+    """A misspelt instant that is dropped is a payment that is paid now."""
+    misspelt = a_body("p-1", executeAt="2031-01-31T16:00:00Z")
+    del misspelt["execute_at"]
+    nested = {"mail": "ada@example.org", "sms": "+33"}
+    twice = message("p-3").replace(b'"amount"', b'"amount":"1.00","amount"')
+
+    reasons = await accept(db, msgspec.json.encode(misspelt), message("p-2", notify=nested), twice)
+
+    assert reasons == [
+        "message: Object contains unknown field `executeAt`",
+        "message: Object contains unknown field `sms` - at `$.notify`",
+        "amount: is given twice in one object",
+    ]
+    assert await scheduled(db) == []
+
+
 async def test_without_the_database_nothing_is_refused(dsn: str) -> None:
     """The batch is tried again: a payment in the dead topic would not be paid."""
     pool = await open_pool(dsn, min_size=1, max_size=1)
@@ -89,16 +105,18 @@ async def test_without_the_database_nothing_is_refused(dsn: str) -> None:
 async def test_a_process_schedules_the_payments_of_a_topic(
     dsn: str, db: Pool, *, stream: Stream, tmp_path: Path
 ) -> None:
-    stream.put(message("p-1"), b"nonsense", message("p-2"))
+    stream.put(message("p-1"), b"nonsense", message("p-2"), message("p-3", executeAt="now"))
     with penstock(*CONSUME, folder=tmp_path, environment=environment(dsn, stream)) as consume:
         consume.wait_for(f"takes payments from {re.escape(stream.topic)}")
-        await stream.until_committed(3)
+        await stream.until_committed(4)
 
         assert consume.stop() == 0
 
     assert await scheduled(db) == ["p-1", "p-2"]
-    (dead,) = stream.read(stream.dead_topic, 1)
-    assert dead.value() == b"nonsense"
+    dead = {each.value(): dict(each.headers() or []) for each in stream.read(stream.dead_topic, 2)}
+    assert dead.keys() == {b"nonsense", message("p-3", executeAt="now")}
+    reasons = [str(each) for each in dead.values()]
+    assert sum("unknown field `executeAt`" in each for each in reasons) == 1
     statuses = await db.fetch("SELECT DISTINCT queue_status FROM penstock.payment_exec_queue")
     assert [row[0] for row in statuses] == ["READY"]
 

@@ -7,7 +7,6 @@ from tempfile import SpooledTemporaryFile
 import msgspec
 
 from penstock.base.errors import InvalidInput, PenstockError
-from penstock.base.unique_keys import check_unique_keys
 from penstock.contract.http import Content, Stream
 from penstock.contract.ndjson import (
     NDJSON,
@@ -28,7 +27,6 @@ BATCH_BYTES_MAX = 16 * 1024 * 1024
 LINES = LineLimits(lines_max=1_000_000, line_bytes_max=PAYMENT_BYTES_MAX, chunk=wire.BATCH_MAX)
 
 _array = msgspec.json.Decoder(list[msgspec.Raw])
-_payment = msgspec.json.Decoder(wire.NewPayment)
 
 
 async def answer_array(batcher: PaymentBatcher, stream: Stream, *, who: str) -> Content:
@@ -78,12 +76,8 @@ def read_payment(
     if isinstance(entry, LineTooLong):
         return entry.refusal()
     try:
-        given = _payment.decode(entry)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as malformed:
-        return InvalidInput("payment", str(malformed))
-    try:
-        check_unique_keys(bytes(entry))
-        return batcher.payments.prepare(wire.to_new_payment(given), who=who)
+        payment = wire.read_new_payment(bytes(entry), name="payment")
+        return batcher.payments.prepare(payment, who=who)
     except InvalidInput as refused:
         return refused
 

@@ -1,21 +1,15 @@
-"""Payments that come as messages of a topic: JSON as over REST. Other fields are ignored, because
-old and new releases read one topic.
-"""
+"""Payments that come as messages of a topic: JSON as over REST. Unknown fields are refused."""
 
 import asyncio
 from collections.abc import Sequence
 
-import msgspec
-
 from penstock.base.errors import InvalidInput, PenstockError
-from penstock.base.unique_keys import check_unique_keys
+from penstock.domains.payments import wire
 from penstock.domains.payments.accept import PaymentBatcher
-from penstock.domains.payments.payment import Draft, NewPayment
+from penstock.domains.payments.payment import Draft
 from penstock.postgres.pool import database_away
 
 KAFKA = "kafka"  # Who has scheduled a payment.
-
-_payment = msgspec.json.Decoder(NewPayment)
 
 
 async def accept_messages(
@@ -49,13 +43,8 @@ def _read(batcher: PaymentBatcher, value: bytes | None) -> Draft | InvalidInput:
     if value is None:
         return InvalidInput("message", "is empty")
     try:
-        payment = _payment.decode(value)
-        check_unique_keys(value)
+        payment = wire.read_new_payment(value, name="message")
         return batcher.payments.prepare(payment, who=KAFKA)
-    except (msgspec.DecodeError, RecursionError) as malformed:
-        return InvalidInput("message", str(malformed))
-    except UnicodeDecodeError:
-        return InvalidInput("message", "is not UTF-8")
     except InvalidInput as refused:
         return refused
 

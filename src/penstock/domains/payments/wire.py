@@ -1,4 +1,8 @@
-"""What goes over HTTP about payments, as types. Input refuses unknown fields."""
+"""What goes over HTTP about payments, as types. Input refuses unknown fields.
+
+Payments from Kafka and of workflows are read here too: a field that is misspelt, and dropped, would
+be a payment that is paid now.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from penstock.base.errors import InvalidInput, PenstockError
+from penstock.base.unique_keys import check_unique_keys
 from penstock.contract.paging import Limit
 from penstock.domains.payments import inspect, payment, story
 from penstock.domains.payments.errors import PaymentConflict
@@ -178,6 +183,21 @@ class PaymentStory(PaymentDetail, frozen=True, kw_only=True):
 
 
 # ------------------------------------------------------------------------------ conversions
+
+
+def read_new_payment(document: bytes | str, *, name: str) -> payment.NewPayment:
+    """Return a payment that is given as JSON; raises InvalidInput, where `name` is the document."""
+    try:
+        given = _new_payment.decode(document)
+    except UnicodeError as malformed:
+        raise InvalidInput(name, "is not UTF-8") from malformed
+    except (msgspec.DecodeError, RecursionError) as malformed:
+        raise InvalidInput(name, str(malformed)) from malformed
+    check_unique_keys(document)
+    return to_new_payment(given)
+
+
+_new_payment = msgspec.json.Decoder(NewPayment)
 
 
 def to_new_payment(given: NewPayment) -> payment.NewPayment:

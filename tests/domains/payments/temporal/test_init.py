@@ -108,6 +108,29 @@ async def test_a_payment_that_is_refused_fails_at_once(scene: TemporalScene) -> 
     assert len(await scene.payments.item_states()) == 1
 
 
+async def test_a_field_that_is_not_known_fails_the_workflow_with_its_name(
+    scene: TemporalScene,
+) -> None:
+    """A misspelt instant that is dropped is a payment that is paid now."""
+    misspelt, twice, broken = scene.ids(3)
+    given_twice = request(twice).replace('"amount"', '"amount": "1.00", "amount"')
+
+    async with scene.workers("init"):
+        refused = [
+            await cause(scene, await start_init(scene, payment_id, text))
+            for payment_id, text in [
+                (misspelt, request(misspelt, executeAt=AT.isoformat())),
+                (twice, given_twice),
+                (broken, request(broken, currency="\ud800")),
+            ]
+        ]
+
+    assert [each.type for each in refused] == ["invalid-input"] * 3
+    assert "unknown field `executeAt`" in refused[0].message
+    assert "amount: is given twice" in refused[1].message
+    assert await scene.payments.item_states() == []
+
+
 async def test_the_workflow_uses_the_steps_of_the_app(scene: TemporalScene) -> None:
     """A rule that holds over REST alone is bypassed by whoever starts workflows."""
 

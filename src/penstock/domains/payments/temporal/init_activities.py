@@ -16,8 +16,9 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from penstock.base.errors import Conflict, InvalidInput, NotFound, PenstockError
+from penstock.domains.payments import wire
 from penstock.domains.payments.errors import UnknownItemType
-from penstock.domains.payments.payment import Draft, NewPayment
+from penstock.domains.payments.payment import Draft
 from penstock.domains.payments.persist import LookedUp, look_up
 from penstock.domains.payments.schedule import admit
 from penstock.domains.payments.steps import Steps
@@ -40,7 +41,6 @@ WHO = "temporal"  # Who has scheduled the payment.
 
 WithDatabase: TypeAlias = Callable[[Connection, Draft, LookedUp], Awaitable[Draft]]
 
-_request = msgspec.json.Decoder(NewPayment)
 _draft = msgspec.json.Decoder(Draft)
 
 
@@ -55,10 +55,7 @@ class InitActivities:
     async def validate_payment(self, payment_id: str, request_json: str) -> str:
         """Return the draft of a request, as `POST /payments` takes it."""
         with refusals():
-            try:
-                payment = _request.decode(request_json)
-            except msgspec.DecodeError as malformed:
-                raise InvalidInput("request", str(malformed)) from malformed
+            payment = wire.read_new_payment(request_json, name="request")
             if payment.payment_id != payment_id:
                 raise InvalidInput("payment_id", "is not the one that the workflow was started for")
             draft = self.steps.validate(payment)
