@@ -311,9 +311,11 @@ async def test_a_payment_that_was_persisted_and_not_enqueued_is_completed(dsn: s
         async with scene.app.pool.acquire() as db:
             now = (await look_up(db, [draft], None)).at
             await STEPS.persist(db, [draft], now)
+        listed = (await scene.client.get("/payments")).json()["payments"]
         answer = await scene.payments.schedule(a_payment())
         items = await scene.items()
 
+    assert [(each["payment_id"], each["status"]) for each in listed] == [("p-1", "SCHEDULED")]
     assert (answer.scheduled_at, answer.is_new) == (AT_FOUR, False)
     assert [key for key, _ in items] == ["p-1"]
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import LiteralString
 
 import pytest
@@ -24,6 +25,11 @@ from tests.domains.payments.test_rules import NO_DUPLICATES
 
 AT = datetime(2031, 5, 5, 16, tzinfo=UTC)
 DAY_LIMIT: LiteralString = "INSERT INTO penstock.payment_limit VALUES ('', 'EUR', NULL, 20)"
+NEVER_OPEN_NO_DUPLICATES: LiteralString = """
+INSERT INTO penstock.payment_rule (item_type, refuses_duplicates, calendar) VALUES ('PAYMENT', true,
+    '{"timeZone": "Europe/Paris",
+      "blackouts": [{"from": "2030-01-01T00:00:00Z", "until": "2040-01-01T00:00:00Z"}]}')
+"""
 ACTIVITIES = [
     "validatePayment",
     "enrichPayment",
@@ -168,6 +174,72 @@ async def test_of_two_payments_at_once_the_rules_allow_one(
     assert refused.type == "payment-refused"
     rows = await scene.payments.app.pool.fetch("SELECT status FROM penstock.payment")
     assert [row[0] for row in rows] == ["SCHEDULED"]
+
+
+async def test_a_payment_without_an_opening_is_rejected_and_gives_back_what_it_held(
+    scene: TemporalScene,
+) -> None:
+    """It was persisted by an earlier step; SCHEDULED without an item, nobody could end it."""
+    pool = scene.payments.app.pool
+    await pool.execute(DAY_LIMIT)
+    await pool.execute(NEVER_OPEN_NO_DUPLICATES)
+    closed, other = scene.ids(2)
+
+    async with scene.workers("init"):
+        refused = await cause(scene, await start_init(scene, closed, request(closed)))
+        await pool.execute("UPDATE penstock.payment_rule SET calendar = NULL")
+        init = await start_init(scene, other, request(other))
+        await scene.client.get_workflow_handle(init).result()
+
+    assert refused.type == "invalid-input"
+    assert await scene.payments.status(other) == "SCHEDULED"
+    payment = await scene.payments.payment(closed)
+    assert (payment["status"], payment["item_id"]) == ("REJECTED", None)
+    assert payment["reason"] == refused.message
+    total = await pool.fetchval("SELECT amount FROM penstock.payment_day_total")
+    assert total == Decimal("12.50")
+    listed = (await scene.payments.client.get("/payments")).json()["payments"]
+    assert {each["payment_id"]: each["status"] for each in listed} == {
+        closed: "REJECTED", other: "SCHEDULED"
+    }  # fmt: skip
+
+
+async def test_a_payment_without_a_slot_is_rejected(scene: TemporalScene) -> None:
+    """Years ahead of what the pool plans; tried again until then, it would be a timer for years."""
+    (payment_id,) = scene.ids(1)
+    await scene.payments.set_lane(slot_pool="default")
+
+    async with scene.workers("init"):
+        refused = await cause(scene, await start_init(scene, payment_id, request(payment_id)))
+
+    payment = await scene.payments.payment(payment_id)
+    assert (refused.type, payment["status"]) == ("slot-refused", "REJECTED")
+    assert payment["reason"] == refused.message
+
+
+async def test_a_rejected_payment_is_not_enqueued_by_a_repeat(scene: TemporalScene) -> None:
+    """Temporal repeats an activity whose failure was lost, and a calendar may open meanwhile."""
+    (payment_id,) = scene.ids(1)
+    pool = scene.payments.app.pool
+    await pool.execute(NEVER_OPEN_NO_DUPLICATES)
+    async with scene.workers("init"):
+        await cause(scene, await start_init(scene, payment_id, request(payment_id)))
+        await pool.execute("UPDATE penstock.payment_rule SET calendar = NULL")
+        again = NewWorkflow(
+            id=f"again-{payment_id}",
+            type="PaymentInitWorkflow",
+            task_queue=scene.init_queue,
+            args=[payment_id, request(payment_id)],
+        )
+        await start_workflow(scene.client, again)
+        refused = await cause(scene, again.id)
+    item = Schedulable(item_type="PAYMENT", item_id=payment_id, context_json="{}")
+
+    with pytest.raises(ApplicationError, match="is REJECTED"):
+        await ContextActivities(pool=pool).save_context_and_enqueue(item)
+
+    assert "is REJECTED" in refused.message
+    assert await scene.payments.item_states() == []
 
 
 @pytest.mark.covers("A56", "A57", "A58")

@@ -1,15 +1,18 @@
 -- Insert payments that are not known, in the order of their ids, so that two callers cannot deadlock, and
 -- return the ids of those that are new. A payment that another transaction has inserted, and has not yet
 -- committed, is waited for. New ones are added to the sums of their days, where the rules have created
--- and locked one. Written so that it runs in any driver: CAST, not ::.
+-- and locked one. Until the instant is determined, it is the one that was asked for: without one a payment
+-- would be in no list, and where both are the same, enqueueing writes no index. Written so that it runs in
+-- any driver: CAST, not ::.
 WITH made AS (
     INSERT INTO penstock.payment (
         payment_id, item_type, status, amount, currency, debtor, creditor, participant_id, rail_type,
-        notify, execute_at, content_hash, init_workflow_id, created_by, created_at, updated_at,
-        counted_day)
+        notify, execute_at, scheduled_at, content_hash, init_workflow_id, created_by, created_at,
+        updated_at, counted_day)
     SELECT g.payment_id, g.item_type, 'SCHEDULED', CAST(g.amount AS numeric), g.currency,
         CAST(g.debtor AS jsonb), CAST(g.creditor AS jsonb), g.participant_id, g.rail_type,
-        CAST(g.notify AS jsonb), g.execute_at, g.content_hash, g.init_workflow_id, g.created_by,
+        CAST(g.notify AS jsonb), g.execute_at, coalesce(g.execute_at, CAST($14 AS timestamptz)),
+        g.content_hash, g.init_workflow_id, g.created_by,
         CAST($14 AS timestamptz), CAST($14 AS timestamptz), t.day
     FROM unnest(
         CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS text[]),

@@ -1,11 +1,12 @@
 """The steps of the first phase on Temporal: the same functions that scheduling a payment calls.
 
 A draft passes through the history as JSON. Each step may run twice, and a repeat changes nothing.
-A payment that is refused fails its workflow at once; any other failure is repeated.
+A payment that is refused fails its workflow at once, and ends as REJECTED if an earlier step has
+persisted it; any other failure is repeated.
 """
 
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
@@ -17,8 +18,8 @@ from temporalio.exceptions import ApplicationError
 
 from penstock.base.errors import Conflict, InvalidInput, NotFound, PenstockError
 from penstock.domains.payments import wire
-from penstock.domains.payments.errors import UnknownItemType
-from penstock.domains.payments.payment import Draft
+from penstock.domains.payments.errors import PaymentClaimed, UnknownItemType
+from penstock.domains.payments.payment import Answer, Draft
 from penstock.domains.payments.persist import LookedUp, look_up
 from penstock.domains.payments.schedule import admit
 from penstock.domains.payments.steps import Steps
@@ -32,10 +33,14 @@ from penstock.domains.payments.temporal.models import (
     VALIDATE,
     Schedulable,
 )
+from penstock.kernel.driver import translated
 from penstock.postgres.pool import Connection, Pool
 from penstock.postgres.statement import statement
 
 SAVE_CONTEXT = statement(__package__, "save_context.sql")
+REJECT_UNFINISHED = statement(__package__, "reject_unfinished.sql")
+
+REASON_LENGTH_MAX = 1_000  # As the table's CHECK.
 
 WHO = "temporal"  # Who has scheduled the payment.
 
@@ -71,7 +76,8 @@ class InitActivities:
     @activity.defn(name=APPLY_RULES)
     async def apply_rules(self, _payment_id: str, draft_json: str) -> str:
         """Refuse a payment that a rule forbids."""
-        return await self._run(draft_json, self._apply_rules)
+        with refusals():
+            return await self._run(_draft.decode(draft_json), self._apply_rules)
 
     @activity.defn(name=PERSIST)
     async def persist_payment(self, _payment_id: str, draft_json: str) -> str:
@@ -79,24 +85,28 @@ class InitActivities:
 
         Between the two steps other payments may have been scheduled, which the rules count.
         """
-        return await self._run(draft_json, self._persist)
+        with refusals():
+            return await self._run(_draft.decode(draft_json), self._persist)
 
     @activity.defn(name=BUILD_CONTEXT)
     async def build_context(self, _payment_id: str, draft_json: str) -> str:
         """Return the draft with the context of its execution."""
-        with refusals():
-            return _text(self.steps.build_context(_draft.decode(draft_json)))
+        draft = _draft.decode(draft_json)
+        async with self._rejecting(draft):
+            return _text(self.steps.build_context(draft))
 
     @activity.defn(name=DETERMINE_TIME)
     async def determine_time(self, _payment_id: str, draft_json: str) -> Schedulable:
         """Return what is to be enqueued, with its instant."""
-        draft = _draft.decode(await self._run(draft_json, self._determine_time))
+        draft = _draft.decode(draft_json)
+        async with self._rejecting(draft):
+            timed = _draft.decode(await self._run(draft, self._determine_time))
         return Schedulable(
-            item_type=draft.payment.item_type,
-            item_id=draft.payment_id,
-            context_json=msgspec.json.encode(draft.context).decode(),
-            context_version=draft.context_version,
-            exec_time=None if draft.scheduled_at is None else draft.scheduled_at.isoformat(),
+            item_type=timed.payment.item_type,
+            item_id=timed.payment_id,
+            context_json=msgspec.json.encode(timed.context).decode(),
+            context_version=timed.context_version,
+            exec_time=None if timed.scheduled_at is None else timed.scheduled_at.isoformat(),
         )
 
     async def _apply_rules(self, db: Connection, draft: Draft, found: LookedUp) -> Draft:
@@ -109,23 +119,25 @@ class InitActivities:
 
     async def _persist(self, db: Connection, draft: Draft, found: LookedUp) -> Draft:
         admitted = await admit(db, [draft], steps=self.steps, at=found.at)
-        answer = admitted.answers.get(draft.payment_id)
-        if isinstance(answer, PenstockError):
-            raise answer
+        _check_answer(admitted.answers.get(draft.payment_id))
         return next(iter(admitted.new), draft)
 
     async def _determine_time(self, db: Connection, draft: Draft, found: LookedUp) -> Draft:
         (timed,) = await self.steps.determine_times(db, [draft], found.at)
         return timed
 
-    async def _run(self, draft_json: str, step: WithDatabase) -> str:
+    async def _run(self, draft: Draft, step: WithDatabase) -> str:
         """Run a step in one transaction, unless the payment is known with other content."""
-        draft = _draft.decode(draft_json)
-        with refusals():
-            async with self.pool.acquire() as db, db.transaction():
-                found = await look_up(db, [draft], None)
-                _check(draft, found)
-                return _text(await step(db, draft, found))
+        async with self.pool.acquire() as db, db.transaction():
+            found = await look_up(db, [draft], None)
+            _check(draft, found)
+            return _text(await step(db, draft, found))
+
+    def _rejecting(self, draft: Draft) -> AbstractAsyncContextManager[None]:
+        item_type, content_hash = draft.payment.item_type, draft.content_hash
+        return rejecting(
+            self.pool, draft.payment_id, item_type=item_type, content_hash=content_hash
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,15 +150,19 @@ class ContextActivities:
     async def save_context_and_enqueue(self, item: Schedulable) -> str:
         """Save the context and enqueue the item in one transaction; a repeat changes nothing."""
         exec_time = None if item.exec_time is None else datetime.fromisoformat(item.exec_time)
-        async with self.pool.acquire() as db:
-            scheduled_at: datetime = await db.fetchval(
-                SAVE_CONTEXT,
-                item.item_type,
-                item.item_id,
-                item.context_json,
-                item.context_version,
-                exec_time,
-            )
+        async with rejecting(self.pool, item.item_id, item_type=item.item_type):
+            async with self.pool.acquire() as db:
+                with translated(item.item_type):
+                    scheduled_at: datetime | None = await db.fetchval(
+                        SAVE_CONTEXT,
+                        item.item_type,
+                        item.item_id,
+                        item.context_json,
+                        item.context_version,
+                        exec_time,
+                    )
+            if scheduled_at is None:
+                raise PaymentClaimed(item.item_id, "REJECTED")
         return scheduled_at.isoformat()
 
 
@@ -156,16 +172,44 @@ def refusals() -> Generator[None]:
     try:
         yield
     except (InvalidInput, NotFound, Conflict) as refused:
-        raise ApplicationError(str(refused), type=refused.code, non_retryable=True) from refused
+        raise _failure(refused) from refused
+
+
+@asynccontextmanager
+async def rejecting(
+    pool: Pool, payment_id: str, *, item_type: str, content_hash: str | None = None
+) -> AsyncGenerator[None]:
+    """Do the same as `refusals`, and reject the payment if it was persisted and has no item.
+
+    Nobody could end it otherwise: it would keep its place in the sum of its day. A lane that does
+    not exist yet is no refusal: the step is repeated until an operator has added it.
+    """
+    try:
+        yield
+    except (InvalidInput, UnknownItemType, Conflict) as refused:
+        reason = str(refused)[:REASON_LENGTH_MAX]
+        async with pool.acquire() as db:
+            await db.execute(REJECT_UNFINISHED, payment_id, reason, item_type, content_hash)
+        raise _failure(refused) from refused
+
+
+def _failure(refused: PenstockError) -> ApplicationError:
+    return ApplicationError(str(refused), type=refused.code, non_retryable=True)
 
 
 def _check(draft: Draft, found: LookedUp) -> None:
     if draft.payment.item_type not in found.item_types:
         raise UnknownItemType(draft.payment.item_type)
     stored = found.known.get(draft.payment_id)
-    answer = None if stored is None else stored.answer(draft)
+    _check_answer(None if stored is None else stored.answer(draft))
+
+
+def _check_answer(answer: Answer | None) -> None:
+    """Raise why a payment that is known cannot be scheduled any more."""
     if isinstance(answer, PenstockError):
         raise answer
+    if answer is not None and answer.item_id is None and answer.status != "SCHEDULED":
+        raise PaymentClaimed(answer.payment_id, answer.status)
 
 
 def _text(draft: Draft) -> str:
