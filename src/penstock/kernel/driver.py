@@ -5,8 +5,8 @@ None of them is imported here: a connection is recognised by the package of its 
 
 import json
 import re
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from typing import Any, LiteralString
 
@@ -40,6 +40,28 @@ async def fetch_row(
                 return result.first()
             case other:
                 raise _unsupported(other)
+
+
+@asynccontextmanager
+async def nested(connection: object) -> AsyncGenerator[None]:
+    """Undo what the body did if it raises, and nothing that the caller's transaction did before.
+
+    Without a transaction of the caller, asyncpg gets one of its own.
+    """
+    found: Any = connection
+    match package(connection):
+        case "asyncpg":
+            opened = found.transaction()
+        case "psycopg":
+            # It begins a transaction with the first statement; before, it would commit its own.
+            await found.execute("SELECT 1")
+            opened = found.transaction()
+        case "sqlalchemy":
+            opened = found.begin_nested()
+        case other:
+            raise _unsupported(other)
+    async with opened:
+        yield
 
 
 def fetch_row_blocking(

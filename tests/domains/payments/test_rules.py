@@ -1,20 +1,25 @@
 """Rules are rows: limits of amounts, duplicates, opening hours; and slots, if the lane has them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, LiteralString
 
 import msgspec
+import psycopg
 import pytest
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from penstock.base.errors import InvalidInput, PenstockError
 from penstock.domains.payments.errors import PaymentRefused
 from penstock.domains.payments.payment import Answer, Draft, Scheduled
 from penstock.domains.payments.steps import STEPS
+from penstock.kernel.errors import SlotRefused
 from penstock.kernel.lane import set_lane
+from penstock.postgres.pool import connect
 from tests.domains.payments.scene import Scene, a_payment, opened_payments
 
 PRODUCERS = 8
@@ -207,6 +212,86 @@ async def test_a_calendar_that_never_opens_refuses_the_payment(scene: Scene) -> 
         await scene.payments.schedule(a_payment())
 
     assert await scene.rows() == []
+
+
+OPEN_AGAIN = "2041-01-01T12:00:00Z"
+
+
+@pytest.mark.parametrize("driver", ["none", "asyncpg", "psycopg", "sqlalchemy"])
+async def test_one_payment_without_an_opening_costs_no_other(
+    scene: Scene, dsn: str, driver: str
+) -> None:
+    """Each has its own answer, in an own transaction and in that of any caller."""
+    blackout = {"from": "2030-01-01T00:00:00Z", "until": "2040-01-01T00:00:00Z"}
+    await calendar(scene, blackouts=[blackout])
+    given = [
+        a_payment("p-1", execute_at=OPEN_AGAIN),
+        a_payment("p-2"),
+        a_payment("p-3", amount="0"),
+        a_payment("p-4", execute_at=OPEN_AGAIN),
+    ]
+
+    async with connected(dsn, driver) as connection:
+        answers = await scene.payments.schedule_many(given, connection=connection)
+        visible = len(await scene.rows())
+
+    first, closed, invalid, last = answers
+    assert isinstance(first, Scheduled)
+    assert isinstance(last, Scheduled)
+    assert isinstance(closed, InvalidInput)
+    assert (closed.field, "nothing is open" in closed.reason) == ("execute_at", True)
+    assert isinstance(invalid, InvalidInput)
+    assert invalid.field == "amount"
+    assert [row["payment_id"] for row in await scene.rows()] == ["p-1", "p-4"]
+    assert len(await scene.items()) == 2
+    assert visible == (2 if driver == "none" else 0)
+
+
+async def test_a_refused_payment_leaves_nothing_in_the_transaction_of_its_caller(
+    scene: Scene, dsn: str
+) -> None:
+    """The caller may go on and commit: no payment without an item may be left."""
+    await limit(scene, day_amount_max="20")
+    blackout = {"from": "2030-01-01T00:00:00Z", "until": "2040-01-01T00:00:00Z"}
+    await calendar(scene, blackouts=[blackout])
+
+    async with connected(dsn, "asyncpg") as connection:
+        with pytest.raises(InvalidInput, match="nothing is open"):
+            await scene.payments.schedule(a_payment(), connection=connection)
+
+    assert await scene.rows() == []
+
+
+async def test_one_payment_without_a_slot_costs_no_other(scene: Scene) -> None:
+    async with scene.app.pool.acquire() as db:
+        await set_lane(db, "payment", who="test", slot_pool="default")
+
+    far, near = await scene.payments.schedule_many([a_payment(), a_payment("p-2", execute_at=SOON)])
+
+    assert isinstance(far, SlotRefused)
+    assert isinstance(near, Scheduled)
+    assert [row["payment_id"] for row in await scene.rows()] == ["p-2"]
+
+
+@asynccontextmanager
+async def connected(dsn: str, driver: str) -> AsyncGenerator[object]:
+    """Yield a connection in a transaction of its own, which is committed at the end."""
+    match driver:
+        case "asyncpg":
+            connection = await connect(dsn)
+            async with connection.transaction():
+                yield connection
+            await connection.close()
+        case "psycopg":
+            async with await psycopg.AsyncConnection.connect(dsn) as psycopg_connection:
+                yield psycopg_connection
+        case "sqlalchemy":
+            engine = create_async_engine(dsn.replace("postgresql://", "postgresql+asyncpg://"))
+            async with engine.begin() as sqlalchemy_connection:
+                yield sqlalchemy_connection
+            await engine.dispose()
+        case _:
+            yield None
 
 
 async def test_a_slot_pool_of_the_lane_decides_about_the_instant(scene: Scene) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from penstock.base.coalesce import Coalescer
-from penstock.base.errors import PenstockError
 from penstock.contract.http import ACQUIRE_TIMEOUT
 from penstock.domains.payments.payment import Answer, Draft, Scheduled
 from penstock.domains.payments.schedule import Payments
@@ -25,13 +24,7 @@ class PaymentBatcher:
         return answer
 
     async def accept_many(self, drafts: Sequence[Draft]) -> Sequence[Answer]:
-        """Schedule payments in one transaction; if a step refuses all of them, each for itself."""
+        """Schedule payments together, with one answer for each."""
         pool = self.payments.pool
         async with pool.acquire(timeout=ACQUIRE_TIMEOUT.total_seconds()) as db:
-            try:
-                async with db.transaction():
-                    return await self.payments.schedule_prepared(drafts, connection=db)
-            except PenstockError as refused:
-                if len(drafts) == 1:
-                    return [refused]
-        return [answer for each in drafts for answer in await self.accept_many([each])]
+            return await self.payments.schedule_prepared(drafts, connection=db)

@@ -15,6 +15,7 @@ from penstock.domains.payments.errors import UnknownItemType
 from penstock.domains.payments.payment import Answer, Draft, NewPayment, Queued, Scheduled, Stored
 from penstock.domains.payments.persist import look_up
 from penstock.domains.payments.steps import STEPS, Steps
+from penstock.kernel import driver
 from penstock.postgres.pool import Pool
 
 BATCH_MAX = 5_000  # Payments in one transaction; more of them only hold locks for longer.
@@ -61,12 +62,15 @@ class Payments:
         who: str = PYTHON,
         at: datetime | None = None,
     ) -> list[Answer]:
-        """Schedule up to BATCH_MAX payments in one transaction, with one answer for each.
+        """Schedule up to BATCH_MAX payments together, with one answer for each.
 
         If one is refused, the others are scheduled. To have all or none, raise it in a transaction.
         """
-        drafts = [self.prepare(each, who=who) for each in payments]
-        return await self.schedule_prepared(drafts, connection=connection, at=at)
+        _check_count(payments)
+        prepared = [self._prepare_or_refuse(each, who=who) for each in payments]
+        drafts = [each for each in prepared if isinstance(each, Draft)]
+        answers = iter(await self.schedule_prepared(drafts, connection=connection, at=at))
+        return [next(answers) if isinstance(each, Draft) else each for each in prepared]
 
     def prepare(
         self, payment: NewPayment, *, who: str, init_workflow_id: str | None = None
@@ -74,6 +78,12 @@ class Payments:
         """Check and enrich a payment; raises InvalidInput. Touches no database."""
         draft = self.steps.enrich(self.steps.validate(payment))
         return replace(draft, created_by=who, init_workflow_id=init_workflow_id)
+
+    def _prepare_or_refuse(self, payment: NewPayment, *, who: str) -> Draft | InvalidInput:
+        try:
+            return self.prepare(payment, who=who)
+        except InvalidInput as refused:
+            return refused
 
     async def schedule_prepared(
         self,
@@ -83,18 +93,43 @@ class Payments:
         at: datetime | None = None,
     ) -> list[Answer]:
         """Schedule payments that `prepare` has returned."""
-        if len(drafts) > BATCH_MAX:
-            raise InvalidInput("payments", f"must be at most {BATCH_MAX:,}")
+        _check_count(drafts)
+        if not drafts:
+            return []
         if connection is not None:
             return await schedule_drafts(connection, drafts, steps=self.steps, at=at)
-        async with self.pool.acquire() as db, db.transaction():
+        async with self.pool.acquire() as db:
             return await schedule_drafts(db, drafts, steps=self.steps, at=at)
+
+
+def _check_count(payments: Sequence[object]) -> None:
+    if len(payments) > BATCH_MAX:
+        raise InvalidInput("payments", f"must be at most {BATCH_MAX:,}")
 
 
 async def schedule_drafts(
     connection: object, drafts: Sequence[Draft], *, steps: Steps, at: datetime | None
 ) -> list[Answer]:
-    """Schedule payments in the transaction of `connection`; a repeated id is looked up."""
+    """Schedule payments in the transaction of `connection`, or in an own one if it has none.
+
+    A step that raises refuses all of them, after some were persisted. So nothing of them is kept,
+    and each half is scheduled for itself, until the refused ones are alone.
+    """
+    try:
+        async with driver.nested(connection):
+            return await _schedule_all(connection, drafts, steps=steps, at=at)
+    except PenstockError as refused:
+        if len(drafts) == 1:
+            return [refused]
+    middle = len(drafts) // 2
+    first = await schedule_drafts(connection, drafts[:middle], steps=steps, at=at)
+    return first + await schedule_drafts(connection, drafts[middle:], steps=steps, at=at)
+
+
+async def _schedule_all(
+    connection: object, drafts: Sequence[Draft], *, steps: Steps, at: datetime | None
+) -> list[Answer]:
+    """Schedule payments as one batch; a repeated id is looked up."""
     answers: dict[int, Answer] = {}
     waiting: dict[int, Draft] = dict(enumerate(drafts))
     while waiting:
