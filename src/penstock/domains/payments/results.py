@@ -55,14 +55,16 @@ class PaymentResults:
     notify: NotifyStep
     _has_payments: bool = False
 
+    async def has_payments(self, db: Connection) -> bool:
+        """Return whether the database has the tables of payments."""
+        self._has_payments = self._has_payments or await db.fetchval(HAS_PAYMENTS)
+        return self._has_payments
+
     async def apply(self, db: Connection, results: Sequence[PaymentResult]) -> None:
         """Apply results in the transaction of the connection; a repeat changes nothing.
 
         Those of other instructions, which no payment has sent, are ignored.
         """
-        self._has_payments = self._has_payments or await db.fetchval(HAS_PAYMENTS)
-        if not self._has_payments:
-            return
         rows = await db.fetch(
             FIND_EXECUTED,
             [each.payment_id for each in results],

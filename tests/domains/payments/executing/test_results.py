@@ -57,22 +57,15 @@ async def test_a_result_that_the_database_refuses_is_kept_and_applied_once(
     """The rail has paid, so the outbox must not fail because the payment could not be moved."""
     await scene.schedule("p-1", notify=TELL)
     await scene.run_payments()
-    pool = scene.app.pool
-    await pool.execute(
-        """
-        CREATE FUNCTION deadlock() RETURNS trigger LANGUAGE plpgsql AS
-        $$ BEGIN RAISE deadlock_detected; END $$;
-        CREATE TRIGGER deadlock BEFORE UPDATE ON penstock.payment EXECUTE FUNCTION deadlock()
-        """
-    )
+    await refuse_moves(scene)
     await scene.run()
     assert await scene.status("p-1") == "PROCESSING"
 
     assert await scene.apply_kept() == 1
     assert await scene.status("p-1") == "PROCESSING"
-    await pool.execute("DROP TRIGGER deadlock ON penstock.payment")
+    await allow_moves(scene)
     assert await scene.apply_kept() == 0, "tried again too soon"
-    await pool.execute("UPDATE penstock.payment_kept_result SET due_at = now()")
+    await scene.app.pool.execute("UPDATE penstock.payment_kept_result SET due_at = now()")
     assert await scene.apply_kept() == 1
 
     payment = await scene.payment("p-1")
@@ -80,6 +73,65 @@ async def test_a_result_that_the_database_refuses_is_kept_and_applied_once(
     assert ledger.bookings == ["p-1"]
     assert [kind for kind, _ in await scene.events()] == ["payment.processing", "payment.settled"]
     assert await scene.apply_kept() == 0
+
+
+async def test_a_result_waits_while_an_older_one_of_the_payment_is_kept(
+    scene: Scene, ledger: Ledger
+) -> None:
+    """Applied after the newer one, the older one would be the payment's status for ever."""
+    ledger.orders += ["lose"]
+    await scene.schedule("p-1")
+    await scene.run_payments()
+    await refuse_moves(scene)
+    await scene.run()
+    await allow_moves(scene)
+
+    assert (await resolve(scene, "p-1", "failed")).status_code == 200
+    assert await scene.apply_kept() == 2
+
+    assert await scene.status("p-1") == "REJECTED"
+
+
+async def test_kept_results_of_a_payment_are_applied_in_their_order(
+    scene: Scene, ledger: Ledger
+) -> None:
+    """The older one failed a moment ago and is due later than the newer one."""
+    ledger.orders += ["lose"]
+    await scene.schedule("p-1")
+    await scene.run_payments()
+    await refuse_moves(scene)
+    await scene.run()
+    assert await scene.apply_kept() == 1
+    assert (await resolve(scene, "p-1", "failed")).status_code == 200
+    await allow_moves(scene)
+
+    assert await scene.apply_kept() == 0, "the newer one is applied first"
+    await scene.app.pool.execute("UPDATE penstock.payment_kept_result SET due_at = now()")
+    assert await scene.apply_kept() == 2
+
+    assert await scene.status("p-1") == "REJECTED"
+
+
+async def test_a_decision_whose_result_cannot_even_be_kept_is_not_made(
+    scene: Scene, ledger: Ledger
+) -> None:
+    """Otherwise the instruction would be final, and nothing would ever move the payment."""
+    ledger.orders += ["lose"]
+    await scene.schedule("p-1")
+    await scene.run()
+    await refuse_moves(scene)
+    pool = scene.app.pool
+    await pool.execute(
+        "ALTER TABLE penstock.payment_kept_result ADD CONSTRAINT nothing_is_kept CHECK (false)"
+    )
+
+    refused = await resolve(scene, "p-1", "paid", reference="4711")
+    await pool.execute("ALTER TABLE penstock.payment_kept_result DROP CONSTRAINT nothing_is_kept")
+    await allow_moves(scene)
+    decided = await resolve(scene, "p-1", "paid", reference="4711")
+
+    assert (refused.status_code, decided.status_code) == (503, 200)
+    assert await scene.status("p-1") == "SETTLED"
 
 
 async def test_a_settled_payment_that_comes_back_days_later_is_returned(scene: Scene) -> None:
@@ -199,6 +251,30 @@ async def test_an_instruction_of_somebody_else_moves_no_payment(scene: Scene) ->
     await scene.run()
 
     assert await scene.status("p-1") == "SCHEDULED"
+
+
+async def refuse_moves(scene: Scene) -> None:
+    """Let every move of a payment end in a deadlock."""
+    await scene.app.pool.execute(
+        """
+        CREATE FUNCTION deadlock() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE deadlock_detected; END $$;
+        CREATE TRIGGER deadlock BEFORE UPDATE ON penstock.payment EXECUTE FUNCTION deadlock()
+        """
+    )
+
+
+async def allow_moves(scene: Scene) -> None:
+    await scene.app.pool.execute("DROP TRIGGER deadlock ON penstock.payment")
+
+
+async def resolve(scene: Scene, payment_id: str, resolution: str, **more: str) -> Response:
+    """Decide about the instruction of a payment, as a person does."""
+    outbox_id = (await scene.payment(payment_id))["outbox_id"]
+    return await scene.client.post(
+        f"/outbox/instructions/{outbox_id}/resolve",
+        json={"resolution": resolution, "reason": "on the statement"} | more,
+    )
 
 
 async def report(scene: Scene, payment_id: str, **body: Any) -> Response:
