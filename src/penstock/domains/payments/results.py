@@ -20,18 +20,9 @@ from penstock.postgres.statement import statement
 HAS_PAYMENTS = statement(__package__, "has_payments.sql")
 FIND_EXECUTED = statement(__package__, "find_executed.sql")
 MOVE_BY_RESULT = statement(__package__, "move_by_result.sql")
+NOTE_RAIL_REFERENCES = statement(__package__, "note_rail_references.sql")
 
 ResultStatus = Literal["PROCESSING", "SETTLED", "REJECTED", "RETURNED", "UNKNOWN"]
-
-# Where a payment may come from. `PROCESSING` again: the rail has accepted what was in doubt. On
-# Temporal a payment is `ACCEPTED` until its notifications are sent, and the rail may be faster.
-FROM: dict[ResultStatus, list[str]] = {
-    "PROCESSING": ["ACCEPTED", "UNKNOWN", "REJECTED"],
-    "SETTLED": ["ACCEPTED", "PROCESSING", "UNKNOWN", "REJECTED"],
-    "REJECTED": ["ACCEPTED", "PROCESSING", "UNKNOWN"],
-    "RETURNED": ["ACCEPTED", "PROCESSING", "UNKNOWN", "REJECTED", "SETTLED"],
-    "UNKNOWN": ["ACCEPTED", "PROCESSING", "REJECTED"],
-}
 
 
 class PaymentResult(Struct, frozen=True, kw_only=True):
@@ -89,13 +80,22 @@ class PaymentResults:
         rows = await db.fetch(
             MOVE_BY_RESULT,
             [each.payment_id for each in results],
-            FROM[status],
             status,
             [each.reason for each in results],
             [each.rail_reference for each in results],
         )
         moved = {row[0] for row in rows}
+        if status == "PROCESSING":
+            # The built-in engine has moved it before: what is new is the reference, and no news.
+            await self._note_references(
+                db, [each for each in results if each.payment_id not in moved]
+            )
         return [each for each in results if each.payment_id in moved]
+
+    async def _note_references(self, db: Connection, results: Sequence[PaymentResult]) -> None:
+        given = {each.payment_id: each.rail_reference for each in results if each.rail_reference}
+        if given:
+            await db.execute(NOTE_RAIL_REFERENCES, list(given), list(given.values()))
 
 
 _whom = msgspec.json.Decoder(Notify)

@@ -44,7 +44,8 @@ async def test_a_payment_that_the_rail_has_only_accepted_goes_on_until_it_settle
     ledger.orders += ["accept"]
     await scene.schedule("p-1")
     await scene.run()
-    assert await scene.status("p-1") == "PROCESSING"
+    payment = await scene.payment("p-1")
+    assert (payment["status"], payment["rail_reference"]) == ("PROCESSING", "ref-p-1")
 
     await report(scene, "p-1", status="settled")
 
@@ -171,10 +172,7 @@ async def test_a_rejected_payment_that_is_released_and_paid_is_settled(
     ledger.orders += ["REJECTED"]
     await scene.schedule("p-1")
     await scene.run()
-    outbox_id = (await scene.payment("p-1"))["outbox_id"]
-    await scene.client.post(
-        f"/outbox/instructions/{outbox_id}/release", json={"reason": "the account is open again"}
-    )
+    await release(scene, "p-1")
 
     await scene.run()
 
@@ -191,14 +189,27 @@ async def test_whoever_asks_for_it_is_told_by_event_and_mail_once(scene: Scene) 
 
     assert again.status_code == 200, again.text
     about = {"payment_id": "p-1", "amount": "12.50", "currency": "EUR"}
-    assert await scene.events() == [
-        ("payment.processing", about | {"status": "PROCESSING"}),
-        ("payment.settled", about | {"status": "SETTLED", "rail_reference": "ref-p-1"}),
-    ]
+    (executed, was_executed), (ended, has_ended) = await scene.events()
+    assert (executed, was_executed) == ("payment.processing", about | {"status": "PROCESSING"})
+    about |= {"status": "SETTLED", "rail_reference": "ref-p-1"}
+    assert (ended, has_ended) == ("payment.settled", about)
     assert await scene.mails() == [
         (["ada@example.org"], "Payment p-1: processing"),
         (["ada@example.org"], "Payment p-1: settled"),
     ]
+
+
+async def test_a_payment_that_is_only_accepted_is_told_of_once(
+    scene: Scene, ledger: Ledger
+) -> None:
+    """Its status has not changed: the rail has only given it a reference."""
+    ledger.orders += ["accept"]
+    await scene.schedule("p-1", notify=TELL)
+
+    await scene.run()
+
+    assert (await scene.payment("p-1"))["rail_reference"] == "ref-p-1"
+    assert [kind for kind, _ in await scene.events()] == ["payment.processing"]
 
 
 async def test_follow_ups_are_there_before_the_item_is_done(scene: Scene) -> None:
@@ -266,6 +277,15 @@ async def refuse_moves(scene: Scene) -> None:
 
 async def allow_moves(scene: Scene) -> None:
     await scene.app.pool.execute("DROP TRIGGER deadlock ON penstock.payment")
+
+
+async def release(scene: Scene, payment_id: str) -> None:
+    """Let the outbox send a failed instruction again."""
+    outbox_id = (await scene.payment(payment_id))["outbox_id"]
+    released = await scene.client.post(
+        f"/outbox/instructions/{outbox_id}/release", json={"reason": "the account is open again"}
+    )
+    assert released.status_code == 200, released.text
 
 
 async def resolve(scene: Scene, payment_id: str, resolution: str, **more: str) -> Response:
