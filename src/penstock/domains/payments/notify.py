@@ -6,6 +6,7 @@ each if the payment has moved, and none if it has not. `compose` decides what ca
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 from typing import TypeAlias, TypeVar
 
@@ -22,7 +23,12 @@ NOBODY = Notify()
 
 
 class Notification(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one payment. Accounts are left out: events go to many receivers."""
+    """What became of one payment. Accounts are left out: events go to many receivers.
+
+    `moved_at` is when a result moved it, in the transaction that accepts the news. A payment may
+    come to the same status again, which is other news; the first ones of an execution, which
+    happens once, have none.
+    """
 
     payment_id: str
     status: str
@@ -30,6 +36,7 @@ class Notification(Struct, frozen=True, kw_only=True, omit_defaults=True):
     currency: str
     reason: str | None = None
     rail_reference: str | None = None
+    moved_at: datetime | None = None
 
     @property
     def event_type(self) -> str:

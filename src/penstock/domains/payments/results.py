@@ -109,4 +109,5 @@ def _news(row: Row, result: PaymentResult) -> tuple[Notify, Notification]:
         currency=row["currency"],
         reason=result.reason,
         rail_reference=result.rail_reference,
+        moved_at=row["moved_at"],
     )

@@ -191,6 +191,7 @@ async def test_whoever_asks_for_it_is_told_by_event_and_mail_once(scene: Scene) 
     about = {"payment_id": "p-1", "amount": "12.50", "currency": "EUR"}
     (executed, was_executed), (ended, has_ended) = await scene.events()
     assert (executed, was_executed) == ("payment.processing", about | {"status": "PROCESSING"})
+    assert has_ended.pop("moved_at") is not None
     about |= {"status": "SETTLED", "rail_reference": "ref-p-1"}
     assert (ended, has_ended) == ("payment.settled", about)
     assert await scene.mails() == [
@@ -210,6 +211,23 @@ async def test_a_payment_that_is_only_accepted_is_told_of_once(
 
     assert (await scene.payment("p-1"))["rail_reference"] == "ref-p-1"
     assert [kind for kind, _ in await scene.events()] == ["payment.processing"]
+
+
+async def test_the_same_news_after_other_news_is_told_again(scene: Scene, ledger: Ledger) -> None:
+    """Otherwise the last word of a subscriber would be `unknown`."""
+    ledger.orders += ["REJECTED", "drop", "REJECTED"]
+    await scene.schedule("p-1", notify=TELL)
+    await scene.run()
+    await release(scene, "p-1")
+    await scene.run()
+    assert (await resolve(scene, "p-1", "again")).status_code == 200
+
+    await scene.run()
+
+    kinds = [kind.removeprefix("payment.") for kind, _ in await scene.events()]
+    assert kinds == ["processing", "rejected", "unknown", "rejected"]
+    assert [subject.split()[-1] for _, subject in await scene.mails()] == kinds
+    assert await scene.status("p-1") == "REJECTED"
 
 
 async def test_follow_ups_are_there_before_the_item_is_done(scene: Scene) -> None:
