@@ -10,6 +10,7 @@ from penstock import Penstock
 from penstock.testing import FakeClock, run_due
 from tests.cli.conftest import Cli
 from tests.cli.output import answer, answers
+from tests.database import run_sql
 
 SCHEDULE = (
     "payment", "schedule", "p-1", "--currency", "EUR", "--debtor", "Ada",
@@ -42,6 +43,32 @@ def test_a_payment_is_scheduled_shown_listed_moved_and_cancelled(ready: Cli) -> 
     assert ready("payment", "cancel", "p-1", "--reason", "wrong amount").code == 0
     assert "CANCELLED" in ready("payment", "list").out
     assert answers(ready("payment", "list", "--status", "SCHEDULED", "--json")) == []
+
+
+async def test_a_filter_finds_a_payment_behind_thousands_of_others(ready: Cli, dsn: str) -> None:
+    """An operator who looks for payments in doubt must not read that there are none."""
+    await run_sql(
+        dsn,
+        """
+        INSERT INTO penstock.payment (
+            payment_id, item_type, status, amount, currency, debtor, creditor, participant_id,
+            rail_type, scheduled_at, content_hash, created_by, created_at, updated_at)
+        SELECT 'p-' || n, 'PAYMENT', CASE WHEN n <= 3 THEN 'UNKNOWN' ELSE 'SETTLED' END, 12.50,
+            'EUR', '{}', '{}', 'ada', 'simulator', now() + n * interval '1 second',
+            repeat('a', 64), 'test', now(), now()
+        FROM generate_series(1, 2500) AS n
+        """,
+    )
+
+    all_ = ready("payment", "list", "--status", "UNKNOWN", "--limit", "3", "--json")
+    some = ready("payment", "list", "--status", "UNKNOWN", "--limit", "2", "--json")
+    unfiltered = ready("payment", "list", "--limit", "2")
+
+    assert [each["payment_id"] for each in answers(all_)] == ["p-3", "p-2", "p-1"]
+    assert [each["payment_id"] for each in answers(some)] == ["p-3", "p-2"]
+    assert "there are more" not in all_.err
+    assert "there are more payments: raise --limit" in some.err
+    assert "there are more payments: raise --limit" in unfiltered.err
 
 
 def test_a_payment_is_shown_with_its_slot(ready: Cli) -> None:

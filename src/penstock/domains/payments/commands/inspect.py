@@ -15,6 +15,7 @@ from penstock.domains.payments.commands.elsewhere import find_elsewhere
 from penstock.domains.payments.inspect import (
     PaymentDetail,
     PaymentFilter,
+    PaymentView,
     list_payments,
     read_payment,
 )
@@ -86,7 +87,11 @@ def list_(
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """List payments, the last scheduled first."""
+    """List payments, the last scheduled first.
+
+    A filter by status, type or participant looks at all payments until it has found enough; --from
+    and --until make that shorter.
+    """
     only = PaymentFilter(
         status=status,
         item_type=item_type,
@@ -94,8 +99,22 @@ def list_(
         from_at=parse_when(from_, field="--from"),
         until_at=parse_when(until, field="--until"),
     )
-    page = ask(data_dir, lambda db: list_payments(db, only=only, limit=limit))
-    rows = [msgspec.structs.asdict(wire.to_wire_payment(each)) for each in page.payments]
+    # One more than is shown: then there are more.
+    found = ask(data_dir, lambda db: _read_pages(db, only=only, limit=limit + 1))
+    rows = [msgspec.structs.asdict(wire.to_wire_payment(each)) for each in found[:limit]]
     if not as_json:
         rows = [{name: row[name] for name in SHOWN} for row in rows]
     print_rows(rows, as_json=as_json, none="there are no payments here")
+    if len(found) > limit:
+        click.echo("there are more payments: raise --limit, or use --from and --until", err=True)
+
+
+async def _read_pages(db: Connection, *, only: PaymentFilter, limit: int) -> list[PaymentView]:
+    """Read until there are `limit` payments or no more; a page with a filter may be short."""
+    payments: list[PaymentView] = []
+    after: str | None = None
+    while True:
+        page = await list_payments(db, only=only, after=after, limit=limit - len(payments))
+        payments, after = payments + page.payments, page.next
+        if after is None or len(payments) == limit:
+            return payments
