@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from httpx import AsyncClient, Response
+from prometheus_client.parser import text_string_to_metric_families
 
 from penstock import Penstock
 from penstock.api import create_app
@@ -92,3 +93,16 @@ async def opened_payments(dsn: str, steps: Steps = STEPS) -> AsyncGenerator[Scen
         called(app, create_app(app)) as callers,
     ):
         yield Scene(app=app, client=callers.admin)
+
+
+async def read_gauge(app: Penstock, name: str) -> float:
+    """Return what GET /metrics shows of a gauge without labels."""
+    # Gauges are read every few seconds, so each scrape is the first one of a server.
+    async with called(app, create_app(app)) as callers:
+        text = (await callers.reader.get("/metrics")).text
+    return next(
+        sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name
+    )

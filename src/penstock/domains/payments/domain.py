@@ -13,6 +13,7 @@ from penstock.domains.payments.errors import (
     UnknownPaymentRule,
 )
 from penstock.domains.payments.lanes import GUARDS, LANE, OWNER, POLICY
+from penstock.domains.payments.metrics import METRICS
 from penstock.domains.payments.settings import PaymentSettings
 
 # Without what executes payments: `compose.payments` adds the factory and the commands.
@@ -21,6 +22,7 @@ PAYMENTS = Domain(
     migration_packages=("penstock.domains.payments",),
     lanes=(OwnedLane(name=LANE, policy=POLICY, guards=GUARDS),),
     settings=(PaymentSettings,),
+    metrics=METRICS,
     errors=(
         InvalidCalendar,
         PaymentClaimed,

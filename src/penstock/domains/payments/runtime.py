@@ -1,4 +1,4 @@
-"""What runs when the app opens: the handler of lanes, a service, endpoints, the Python API."""
+"""What runs when the app opens: the handler of lanes, services, endpoints, the Python API."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -24,6 +24,7 @@ from penstock.domains.payments.results import PaymentResults
 from penstock.domains.payments.schedule import Payments
 from penstock.domains.payments.steps import STEPS, Steps
 from penstock.domains.payments.story import NOWHERE, Elsewhere
+from penstock.domains.payments.stuck import StuckPayments
 from penstock.postgres.statement import statement
 
 LIST_ITEM_TYPE_LANES = statement(__package__, "list_item_type_lanes.sql")
@@ -70,7 +71,10 @@ def build(
     return Runtime(
         kinds=[kind_of(LANE)],
         find_kinds=find_kinds,
-        services=[Service(name="payments.kept_results", run=kept.run)],
+        services=[
+            Service(name="payments.kept_results", run=kept.run),
+            Service(name="payments.stuck", run=StuckPayments(pool=resources.pool).run),
+        ],
         endpoints=[
             *endpoints(Api(batcher=PaymentBatcher(payments), elsewhere=elsewhere)),
             *control.endpoints(),

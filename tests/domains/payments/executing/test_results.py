@@ -9,6 +9,7 @@ from penstock.domains.outbox.rails.registry import RailRow, put_rail
 from penstock.domains.outbox.reconcile.results import sign
 from tests.domains.outbox.sending.ledger import Ledger
 from tests.domains.payments.executing.scene import LEASE_OVER, Scene
+from tests.domains.payments.scene import read_gauge
 
 SECRET = "what the rail signs with"
 TELL = {"event": True, "mail": "ada@example.org"}
@@ -61,6 +62,7 @@ async def test_a_result_that_the_database_refuses_is_kept_and_applied_once(
     await refuse_moves(scene)
     await scene.run()
     assert await scene.status("p-1") == "PROCESSING"
+    assert await read_gauge(scene.app, "payment_results_kept") == 1
 
     assert await scene.apply_kept() == 1
     assert await scene.status("p-1") == "PROCESSING"
@@ -74,6 +76,7 @@ async def test_a_result_that_the_database_refuses_is_kept_and_applied_once(
     assert ledger.bookings == ["p-1"]
     assert [kind for kind, _ in await scene.events()] == ["payment.processing", "payment.settled"]
     assert await scene.apply_kept() == 0
+    assert await read_gauge(scene.app, "payment_results_kept") == 0
 
 
 async def test_a_result_waits_while_an_older_one_of_the_payment_is_kept(

@@ -1,0 +1,28 @@
+-- Note payments of one page that are still SCHEDULED or ACCEPTED although their items were dispatched
+-- longer ago than $3; return the last payment of the page. Attempts are looked up one by one: with a join
+-- the planner may scan them all.
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($7::timestamptz, now()) AS at
+), page AS MATERIALIZED (
+    SELECT payment_id, scheduled_at, item_id, status
+    FROM penstock.payment
+    WHERE (scheduled_at, payment_id)
+            < (coalesce($1::timestamptz, (SELECT at FROM clock) - $3::interval), coalesce($2::text, ''))
+        AND scheduled_at >= (SELECT at FROM clock) - $4::interval
+    ORDER BY scheduled_at DESC, payment_id DESC
+    LIMIT $5
+), noted AS (
+    INSERT INTO penstock.payment_stuck (payment_id)
+    SELECT page.payment_id
+    FROM page
+    CROSS JOIN LATERAL (
+        SELECT FROM penstock.attempt
+        WHERE item_id = page.item_id AND outcome = 'done'
+            AND settled_at < (SELECT at FROM clock) - $3::interval
+        LIMIT 1
+    ) AS dispatched
+    WHERE page.status IN ('SCHEDULED', 'ACCEPTED')
+    LIMIT greatest(0, $6 - (SELECT count(*) FROM penstock.payment_stuck))
+    ON CONFLICT DO NOTHING
+)
+SELECT scheduled_at, payment_id FROM page ORDER BY scheduled_at, payment_id LIMIT 1;

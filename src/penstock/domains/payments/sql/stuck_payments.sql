@@ -1,0 +1,2 @@
+-- Payments that do not go on. The table is small.
+SELECT count(*) AS value FROM penstock.payment_stuck;
