@@ -177,13 +177,17 @@ class DecisionRefused(Conflict):
 
 @dataclass(eq=False)
 class ResultUnknown(Conflict):
-    """The instruction may have been paid, so it cannot be ended as failed before that is known."""
+    """The instruction may have been paid, so it cannot be ended as failed before that is known.
+
+    `advice` names what decides about it now.
+    """
 
     code: ClassVar[str] = "result-unknown"
     outbox_id: str
+    advice: str
 
     def __str__(self) -> str:
-        return f"instruction {self.outbox_id} may have been paid; use penstock outbox resolve"
+        return f"instruction {self.outbox_id} may have been paid; {self.advice}"
 
 
 @dataclass(eq=False)

@@ -21,11 +21,15 @@ from penstock.domains.outbox.control.checks import Control
 from penstock.domains.outbox.control.limits import Limits, put_limits
 from penstock.domains.outbox.enqueue import NewInstruction, Outbox
 from penstock.domains.outbox.instruction import Instruction
+from penstock.domains.outbox.lanes import LANE
 from penstock.domains.outbox.rails.registry import RailRow, put_rail
 from penstock.domains.outbox.verdict import Proceed, Stop, Verdict
 from penstock.kernel.api_keys import ApiKey, create_key
+from penstock.kernel.claim import Cursor, Lease, claim
 from penstock.kernel.inspect import ItemView, read_item
 from penstock.kernel.item import Dead, Done, Item, ItemId, Outcome, SettledAttempt
+from penstock.kernel.lane import read_lane
+from penstock.kernel.sweep import rescue
 from penstock.postgres.pool import Connection
 from penstock.testing import Attempted, run_due
 from tests.api.scene import caller
@@ -116,6 +120,20 @@ class Scene:
         """Advance the clock, and run what is due then."""
         self.clock.advance(timedelta(**wait))
         return await self.run()
+
+    async def lose(self) -> None:
+        """Claim what is due as a worker that dies after the start mark; its lease expires."""
+        async with self.app.pool.acquire() as db:
+            lane = await read_lane(db, LANE)
+            lease = await claim(
+                db, lane.lane_id, Cursor(), limit=10, worker="dies", now=self.clock.now()
+            )
+            assert isinstance(lease, Lease)
+            await db.execute(
+                "UPDATE penstock.lease SET started_ids = item_ids WHERE token = $1", lease.token
+            )
+            self.clock.advance(lane.lease + timedelta(seconds=5))
+            await rescue(db, now=self.clock.now())
 
     async def key(self, name: str, *scopes: str, who: str = "cli:ann") -> ApiKey:
         """Make a key, and a client that uses it under the key's name."""

@@ -245,7 +245,9 @@ def _decide(
         return
     if not yes:
         confirm(f"{verb.capitalize()} {matched} instructions?")
-    decide = partial(decide_page, verb=verb, only=only, who=operator(), reason=reason)
+    decide = partial(
+        decide_page, verb=verb, only=only, archive=find_archive(), who=operator(), reason=reason
+    )
     print_record({"matched": matched} | ask(data_dir, partial(_all, decide)), as_json=as_json)
 
 

@@ -12,8 +12,10 @@ from uuid import UUID
 
 from penstock.base.money import plain
 from penstock.domains.outbox.audit.archive import Archive
+from penstock.domains.outbox.control.doubt import name_way, refuse_doubt
 from penstock.domains.outbox.control.held_reason import AWAITS_APPROVAL
 from penstock.domains.outbox.control.instruction_facts import InstructionFacts, read_facts
+from penstock.domains.outbox.control.operate import PAID
 from penstock.domains.outbox.control.recheck import apply_decision
 from penstock.domains.outbox.errors import (
     AlreadyDecided,
@@ -79,9 +81,9 @@ async def approve(
 async def reject(
     db: Connection, outbox_id: UUID, *, archive: Archive, who: str, reason: str
 ) -> Approval:
-    """End an instruction as failed; like `approve`, and refused for one that was sent before.
+    """End an instruction as failed; like `approve`, and refused for one that may have been paid.
 
-    One that is behind the head of its participant fails in its turn.
+    One that is behind the head of its participant fails in its turn. Raises ResultUnknown too.
     """
     return await _decide(db, outbox_id, "rejected", archive=archive, who=who, reason=reason)
 
@@ -142,8 +144,12 @@ async def _check_awaits(db: Connection, facts: InstructionFacts, decision: Decis
     item = await read_item(db, facts.item_id)
     if item is None or item.state in {"done", "dead", "cancelled"}:
         raise DecisionRefused(str(facts.outbox_id), "has ended")
-    is_waiting = item.state == "held" and (item.reason or "").startswith(AWAITS_APPROVAL)
+    if decision == "rejected" and facts.is_paid:
+        raise DecisionRefused(str(facts.outbox_id), PAID)
+    if decision == "rejected" and facts.may_be_paid:
+        raise refuse_doubt(facts, item)
+    # One that is also in doubt is held as unknown, and the reason goes on with the control's.
+    is_waiting = item.state == "held" and AWAITS_APPROVAL in (item.reason or "")
     if not is_waiting and not facts.needs_approval:
-        raise DecisionRefused(str(facts.outbox_id), "needs no approval")
-    if decision == "rejected" and facts.is_sent:
-        raise DecisionRefused(str(facts.outbox_id), "was sent before; use penstock outbox resolve")
+        doubt = f"; it may have been paid: {name_way(item)}" if facts.may_be_paid else ""
+        raise DecisionRefused(str(facts.outbox_id), f"needs no approval{doubt}")

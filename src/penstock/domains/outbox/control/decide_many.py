@@ -5,7 +5,8 @@ from datetime import datetime
 from functools import partial
 from typing import Literal
 
-from penstock.domains.outbox.control.operate import HELD_BY_OPERATOR
+from penstock.domains.outbox.audit.archive import Archive
+from penstock.domains.outbox.control.operate import HELD_BY_OPERATOR, archive_lost
 from penstock.domains.outbox.lanes import LANE, OWNER
 from penstock.kernel import operate, select
 from penstock.kernel.item import ItemId
@@ -36,6 +37,7 @@ async def decide_page(
     verb: Verb,
     only: Filter,
     *,
+    archive: Archive,
     who: str,
     reason: str,
     after: ItemId | None = None,
@@ -45,7 +47,10 @@ async def decide_page(
         decide = partial(operate.hold, who=who, reason=HELD_BY_OPERATOR + reason, owner=OWNER)
     else:
         decide = partial(operate.release, who=who, reason=reason, owner=OWNER)
-    return await select.decide_page(db, _select(verb, only), decide, after=after)
+    async with db.transaction():
+        if verb == "release":
+            await archive_lost(db, archive)
+        return await select.decide_page(db, _select(verb, only), decide, after=after)
 
 
 def _select(verb: Verb, only: Filter) -> select.Selection:

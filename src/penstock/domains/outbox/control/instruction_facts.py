@@ -13,7 +13,7 @@ READ_FACTS = statement(__package__, "read_facts.sql")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionFacts:
-    """`is_sent`: a rail was called, or may have been. `may_be_paid`: the result is open.
+    """`may_be_paid`: an earlier attempt may have paid it, and nothing has shown that none did.
 
     `needs_approval`: its amount is above the threshold. `is_skipped`: an operator passed it over.
     """
@@ -24,7 +24,6 @@ class InstructionFacts:
     participant_id: str
     sequence_id: int
     created_by: str
-    is_sent: bool
     is_paid: bool
     may_be_paid: bool
     needs_approval: bool

@@ -4,10 +4,12 @@ from datetime import datetime
 from uuid import UUID
 
 from penstock.domains.outbox.audit.archive import Archive
+from penstock.domains.outbox.control.doubt import refuse_doubt
 from penstock.domains.outbox.control.gap import add_gap
 from penstock.domains.outbox.control.instruction_facts import InstructionFacts, read_facts
-from penstock.domains.outbox.errors import DecisionRefused, ResultUnknown
+from penstock.domains.outbox.errors import DecisionRefused
 from penstock.domains.outbox.lanes import OWNER
+from penstock.domains.outbox.lookup import find_unknown
 from penstock.kernel import operate
 from penstock.kernel.inspect import read_item
 from penstock.postgres.pool import Connection
@@ -18,14 +20,21 @@ LOCK_INSTRUCTION = statement(__package__, "lock_instruction.sql")
 RELEASED = "RELEASED"  # The error_code of a failed instruction that is tried again.
 SKIPPED = "SKIPPED"
 HELD_BY_OPERATOR = "held: "
+LOST_MAX = 1_000  # Lost attempts that are archived before a release.
 PAID = "was paid; penstock outbox release ends it as dispatched, without another call"
 
 
 async def hold(
     db: Connection, outbox_id: UUID, *, who: str, reason: str, now: datetime | None = None
 ) -> None:
-    """Keep the head of a participant from being sent; raises StateConflict for any other."""
+    """Keep the head of a participant from being sent; raises StateConflict for any other.
+
+    Raises ResultUnknown for one that is already held and may have been paid.
+    """
     facts = await read_facts(db, outbox_id)
+    item = await read_item(db, facts.item_id)
+    if facts.may_be_paid and item is not None and item.state == "held":
+        raise refuse_doubt(facts, item)
     # Apart from the reasons for which the domain holds: only an operator releases it.
     held_for = HELD_BY_OPERATOR + reason
     await operate.hold(db, facts.item_id, who=who, reason=held_for, owner=OWNER, now=now)
@@ -49,11 +58,17 @@ async def release(
     operate.check_decision(who=who, reason=reason)
     async with db.transaction():
         facts = await read_facts(db, outbox_id)
+        await archive_lost(db, archive, now=now)
         item = await read_item(db, facts.item_id)
         if item is not None and item.state == "dead":
             await _release_failed(db, facts, archive=archive, who=who, reason=reason, now=now)
             return
         await operate.release(db, facts.item_id, who=who, reason=reason, owner=OWNER, now=now)
+
+
+async def archive_lost(db: Connection, archive: Archive, *, now: datetime | None = None) -> None:
+    """Archive what dead workers left as UNKNOWN, before a release takes it from the reconciler."""
+    await archive.publish(db, await find_unknown(db, limit=LOST_MAX, now=now))
 
 
 async def _release_failed(
@@ -106,7 +121,7 @@ async def skip(
         if facts.is_paid:
             raise DecisionRefused(str(outbox_id), PAID)
         if facts.may_be_paid:
-            raise ResultUnknown(str(outbox_id))
+            raise refuse_doubt(facts, item)
         if item is None or item.state != "dead":
             await archive.write(
                 db, outbox_id, "FAILED", who=who, error_code=SKIPPED, error_message=reason

@@ -74,8 +74,11 @@ async def _look(db: Connection, participant_id: str, *, archive: Archive, who: s
     if row is None:
         return False
     following = _decide(row["reason"], row["decision"], is_suspended=row["is_suspended"])
+    if following == "reject" and row["may_be_paid"]:
+        # It was sent while the decision was made; the handler asks the rail before it ends it.
+        following = "release"
     if following == "release":
-        reason = "approved" if row["reason"].startswith(AWAITS_APPROVAL) else "resumed"
+        reason = row["decision"] if row["reason"].startswith(AWAITS_APPROVAL) else "resumed"
         await release(db, row["item_id"], who=who, reason=reason, owner=OWNER)
     elif following == "reject":
         reason = f"rejected: {row['decision_reason']}"[:1_000]

@@ -42,6 +42,14 @@ class ControlApi:
             await decide(db, call.parameters.outbox_id, reason=call.body.reason)
             return await _state(db, call.parameters)
 
+    async def hold_many(self, call: Call[NoParameters, wire.DecisionOnMany]) -> wire.DecidedMany:
+        """Hold all heads that match."""
+        return await _decide_many(call, "hold", archive=self.archive)
+
+    async def release_many(self, call: Call[NoParameters, wire.DecisionOnMany]) -> wire.DecidedMany:
+        """Try all held instructions that match again."""
+        return await _decide_many(call, "release", archive=self.archive)
+
     async def skip(self, call: Call[wire.OutboxRef, wire.Decided]) -> wire.InstructionState:
         """Pass an instruction over."""
         decide = partial(operate.skip, archive=self.archive, who=call.who)
@@ -75,16 +83,6 @@ async def hold(call: Call[wire.OutboxRef, wire.Decided]) -> wire.InstructionStat
     async with call.connection() as db:
         await operate.hold(db, call.parameters.outbox_id, who=call.who, reason=call.body.reason)
         return await _state(db, call.parameters)
-
-
-async def hold_many(call: Call[NoParameters, wire.DecisionOnMany]) -> wire.DecidedMany:
-    """Hold all heads that match."""
-    return await _decide_many(call, "hold")
-
-
-async def release_many(call: Call[NoParameters, wire.DecisionOnMany]) -> wire.DecidedMany:
-    """Try all held instructions that match again."""
-    return await _decide_many(call, "release")
 
 
 async def list_waiting(call: Call[wire.PageQuery, None]) -> wire.WaitingPage:
@@ -239,11 +237,11 @@ def endpoints(api: ControlApi) -> Sequence[Endpoint]:
     """Return the endpoints of control and decisions."""
     return (
         endpoint(
-            "POST", "/outbox/instructions/hold", hold_many, scope="admin",
+            "POST", "/outbox/instructions/hold", api.hold_many, scope="admin",
             summary="Hold the waiting heads that match, or count them",
         ),
         endpoint(
-            "POST", "/outbox/instructions/release", release_many, scope="admin",
+            "POST", "/outbox/instructions/release", api.release_many, scope="admin",
             summary="Try the held instructions that match again, or count them",
         ),
         endpoint(
@@ -346,7 +344,7 @@ async def _state(db: Connection, which: wire.OutboxRef) -> wire.InstructionState
 
 
 async def _decide_many(
-    call: Call[NoParameters, wire.DecisionOnMany], verb: Verb
+    call: Call[NoParameters, wire.DecisionOnMany], verb: Verb, *, archive: Archive
 ) -> wire.DecidedMany:
     body = call.body
     check_decision(who=call.who, reason=body.reason)
@@ -359,7 +357,7 @@ async def _decide_many(
             matched = await count_many(db, verb, only)
             return wire.DecidedMany(matched=matched, changed=0, unchanged=0, next=None)
         decided = await decide_page(
-            db, verb, only, who=call.who, reason=body.reason,
+            db, verb, only, archive=archive, who=call.who, reason=body.reason,
             after=None if after is None else ItemId(after),
         )  # fmt: skip
     return wire.DecidedMany(

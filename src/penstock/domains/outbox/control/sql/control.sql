@@ -1,5 +1,5 @@
 -- What holds each of a batch of instructions back, and count those that pass in the day's sum of their
--- participant. A batch has one instruction of a participant, the head. $6: whether the rail is open.
+-- participant. A batch has one instruction of a participant, the head. $7: whether the rail is open.
 -- The sum is exact over all workers: the row is locked before it is compared. It is counted on the day
 -- on which an instruction is first about to be sent, once, also if it is tried again or fails.
 WITH asked AS MATERIALIZED (
@@ -15,11 +15,7 @@ WITH asked AS MATERIALIZED (
         charge.outbox_id IS NOT NULL AS is_charged,
         -- Looked up only where it matters: what was sent once must not fail for its amount.
         CASE WHEN asked.amount > rule.amount_max THEN
-            EXISTS (SELECT FROM penstock.outbox_attempt AS archived
-                WHERE archived.outbox_id = asked.outbox_id)
-            OR EXISTS (SELECT FROM penstock.attempt
-                WHERE attempt.item_id = asked.item_id AND attempt.outcome <> 'snooze'
-                    AND coalesce(attempt.reason !~ '^(awaits approval|suspended)', true))
+            (SELECT was_sent FROM penstock.outbox_past_calls(asked.outbox_id, asked.item_id))
             ELSE false END AS is_tried
     FROM asked
     CROSS JOIN LATERAL penstock.find_outbox_limit(
