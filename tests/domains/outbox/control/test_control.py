@@ -419,6 +419,30 @@ async def test_a_participant_resumes_although_what_suspended_it_was_paid_after_a
     assert (await scene.clients["ops"].get("/outbox/gaps")).json()["gaps"] == []
 
 
+@pytest.mark.parametrize("is_claimed", [False, True], ids=["ready", "held again"])
+async def test_a_resumed_participant_sends_a_failed_head_that_was_released(
+    scene: Scene, *, is_claimed: bool
+) -> None:
+    """Resume passes over what has failed; this one an operator has just decided to send."""
+    await scene.clients["ops"].put(
+        "/outbox/failure-policies", json={"scope": "all", "policy": "suspend"}
+    )
+    scene.rail.outcomes = [Dead("refused")]
+    first, _ = await scene.send("a-1"), await scene.send("a-2")
+    await scene.run()
+    await scene.decide("ops", "release", first)
+    if is_claimed:
+        await scene.run()
+        assert (await scene.item(first)).reason == "suspended"
+
+    resumed = await scene.post("ops", "/outbox/participants/shop/resume", reason="known")
+    await scene.run()
+
+    assert resumed.status_code == 204
+    assert scene.rail.sent == ["a-1", "a-1", "a-2"]
+    assert (await scene.clients["ops"].get("/outbox/gaps")).json()["gaps"] == []
+
+
 @pytest.mark.covers("E77")
 async def test_a_failed_head_is_tried_again_in_its_place(scene: Scene) -> None:
     scene.rail.outcomes = [Dead("refused")]
@@ -483,6 +507,44 @@ async def test_a_skipped_instruction_is_not_tried_again(scene: Scene) -> None:
 
     assert refused.status_code == 409
     assert refused.json()["type"].endswith("decision-refused")
+
+
+async def test_a_release_that_waits_while_it_is_skipped_does_not_break_the_order(
+    scene: Scene,
+) -> None:
+    """The release waits for a producer; what it has read before may be wrong afterwards."""
+    scene.rail.outcomes = [Dead("refused")]
+    first, _ = await scene.send("a-1"), await scene.send("a-2")
+    await scene.run()
+
+    async with (
+        asyncio.timeout(30),
+        scene.app.pool.acquire() as producer,
+        asyncio.TaskGroup() as group,
+        producer.transaction(),
+    ):
+        await producer.execute(
+            "SELECT FROM penstock.outbox_idempotency WHERE instruction_id = 'a-1' FOR UPDATE"
+        )
+        released = group.create_task(scene.decide("ops", "release", first))
+        while await count_waiting(scene) < 1:
+            pass
+        skipped = group.create_task(scene.decide("ops", "skip", first))
+        while not skipped.done() and await count_waiting(scene) < 2:
+            pass
+    await scene.run()
+
+    assert released.result().status_code in {200, 409}
+    assert skipped.result().status_code in {200, 409}
+    assert scene.rail.sent in (["a-1", "a-2"], ["a-1", "a-1", "a-2"])
+
+
+async def count_waiting(scene: Scene) -> int:
+    """Return how many sessions of this database wait for a lock."""
+    return await scene.app.pool.fetchval(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
 
 
 async def test_the_kernels_own_verbs_are_refused(scene: Scene) -> None:

@@ -5,10 +5,11 @@ from uuid import UUID
 
 from penstock.domains.outbox.errors import UnknownInstruction
 from penstock.kernel.item import ItemId
-from penstock.postgres.pool import Queries
+from penstock.postgres.pool import Connection, Queries
 from penstock.postgres.statement import statement
 
 READ_FACTS = statement(__package__, "read_facts.sql")
+LOCK_INSTRUCTION = statement(__package__, "lock_instruction.sql")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +17,7 @@ class InstructionFacts:
     """`may_be_paid`: an earlier attempt may have paid it, and nothing has shown that none did.
 
     `needs_approval`: its amount is above the threshold. `is_skipped`: an operator passed it over.
+    `is_sent_again`: its producer has sent it under another key.
     """
 
     outbox_id: UUID
@@ -28,6 +30,7 @@ class InstructionFacts:
     may_be_paid: bool
     needs_approval: bool
     is_skipped: bool
+    is_sent_again: bool
 
 
 async def read_facts(db: Queries, outbox_id: UUID) -> InstructionFacts:
@@ -36,3 +39,14 @@ async def read_facts(db: Queries, outbox_id: UUID) -> InstructionFacts:
     if row is None:
         raise UnknownInstruction(str(outbox_id))
     return InstructionFacts(**dict(row.items()))
+
+
+async def lock_facts(db: Connection, outbox_id: UUID) -> InstructionFacts:
+    """Return the instruction as it is once nobody else decides about it, in a transaction.
+
+    A release, a skip and a producer that sends it under another key take the same lock. What was
+    read before it was granted may be wrong by then.
+    """
+    before = await read_facts(db, outbox_id)
+    await db.fetch(LOCK_INSTRUCTION, before.instruction_id)
+    return await read_facts(db, outbox_id)

@@ -6,16 +6,17 @@ from uuid import UUID
 from penstock.domains.outbox.audit.archive import Archive
 from penstock.domains.outbox.control.doubt import refuse_doubt
 from penstock.domains.outbox.control.gap import add_gap
-from penstock.domains.outbox.control.instruction_facts import InstructionFacts, read_facts
+from penstock.domains.outbox.control.instruction_facts import (
+    InstructionFacts,
+    lock_facts,
+    read_facts,
+)
 from penstock.domains.outbox.errors import DecisionRefused
 from penstock.domains.outbox.lanes import OWNER
 from penstock.domains.outbox.lookup import find_unknown
 from penstock.kernel import operate
 from penstock.kernel.inspect import read_item
 from penstock.postgres.pool import Connection
-from penstock.postgres.statement import statement
-
-LOCK_INSTRUCTION = statement(__package__, "lock_instruction.sql")
 
 RELEASED = "RELEASED"  # The error_code of a failed instruction that is tried again.
 SKIPPED = "SKIPPED"
@@ -57,7 +58,7 @@ async def release(
     """
     operate.check_decision(who=who, reason=reason)
     async with db.transaction():
-        facts = await read_facts(db, outbox_id)
+        facts = await lock_facts(db, outbox_id)
         await archive_lost(db, archive, now=now)
         item = await read_item(db, facts.item_id)
         if item is not None and item.state == "dead":
@@ -85,10 +86,7 @@ async def _release_failed(
     Its producer may send it again under another key once it has failed. The lock and the row in the
     archive, which is not FAILED, keep both from happening.
     """
-    await db.fetch(LOCK_INSTRUCTION, facts.instruction_id)
-    # Read after the lock was granted: a producer may have been first.
-    known = await db.fetch(LOCK_INSTRUCTION, facts.instruction_id)
-    if any(row["outbox_id"] != facts.outbox_id for row in known):
+    if facts.is_sent_again:
         raise DecisionRefused(str(facts.outbox_id), "was sent again under another key")
     if facts.is_skipped:
         raise DecisionRefused(str(facts.outbox_id), "was skipped: later ones have left")
@@ -113,7 +111,7 @@ async def skip(
     StateConflict for one in flight, one that has ended, and one that is not the head.
     """
     async with db.transaction():
-        before = await read_facts(db, outbox_id)
+        before = await lock_facts(db, outbox_id)
         item = await read_item(db, before.item_id)
         await operate.skip(db, before.item_id, who=who, reason=reason, owner=OWNER, now=now)
         # Read after the item was taken from the workers: one may have sent it a moment ago.

@@ -4,6 +4,7 @@ A failed instruction suspends its participant where the failure policy says so; 
 it, until an operator releases or skips the instruction.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
@@ -11,12 +12,13 @@ from uuid import UUID
 
 from penstock.domains.outbox.audit.archive import Archive
 from penstock.domains.outbox.control.control_scope import Scope, check_known, check_scope
-from penstock.domains.outbox.control.instruction_facts import read_facts
+from penstock.domains.outbox.control.instruction_facts import lock_facts
 from penstock.domains.outbox.control.operate import release, skip
 from penstock.domains.outbox.control.recheck import apply_decision
 from penstock.domains.outbox.errors import UnknownSuspension
 from penstock.kernel.audit import audit
 from penstock.kernel.errors import StateConflict
+from penstock.kernel.inspect import read_item
 from penstock.kernel.operate import check_decision
 from penstock.postgres.pool import Connection, Queries
 from penstock.postgres.statement import statement
@@ -86,13 +88,14 @@ async def resume(
 async def _pass_over(
     db: Connection, outbox_id: UUID, *, archive: Archive, who: str, reason: str
 ) -> None:
-    facts = await read_facts(db, outbox_id)
-    decide = release if facts.is_paid else skip
-    try:
-        await decide(db, outbox_id, archive=archive, who=who, reason=reason)
-    except StateConflict:
-        # An operator has released or skipped it meanwhile: it is no failed head any more.
+    """Pass a failed instruction over; one that an operator has released since is left to leave."""
+    facts = await lock_facts(db, outbox_id)
+    item = await read_item(db, facts.item_id)
+    if item is None or item.state != "dead" or facts.is_skipped:
         return
+    decide = release if facts.is_paid else skip
+    with suppress(StateConflict):  # It blocks nobody any more.
+        await decide(db, outbox_id, archive=archive, who=who, reason=reason)
 
 
 async def list_suspensions(db: Queries, *, after: str = "", limit: int = 100) -> list[Suspension]:

@@ -9,7 +9,12 @@ SELECT instruction.outbox_id, instruction.item_id, instruction.instruction_id,
         )) AS is_paid,
     past.may_be_paid,
     coalesce(instruction.amount > rule.approval_above, false) AS needs_approval,
-    gap.outbox_id IS NOT NULL AS is_skipped
+    gap.outbox_id IS NOT NULL AS is_skipped,
+    EXISTS (
+        SELECT FROM penstock.outbox_idempotency AS other
+        WHERE other.instruction_id = instruction.instruction_id
+            AND other.outbox_id <> instruction.outbox_id
+    ) AS is_sent_again
 FROM penstock.outbox_instruction AS instruction
 CROSS JOIN LATERAL penstock.find_outbox_limit(
     instruction.participant_id, instruction.rail_type, instruction.currency) AS rule
