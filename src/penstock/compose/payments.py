@@ -32,7 +32,6 @@ from penstock.domains.payments.domain import PAYMENTS
 from penstock.domains.payments.engine import HandlePayments
 from penstock.domains.payments.execute import BuiltInEngine, Executed, Execution, Refused
 from penstock.domains.payments.kept_results import apply_or_keep
-from penstock.domains.payments.lanes import OWNER
 from penstock.domains.payments.loader import ON_TEMPORAL, Engine
 from penstock.domains.payments.messages import accept_messages
 from penstock.domains.payments.notify import (
@@ -108,13 +107,16 @@ def _engines(
 async def send_instructions(
     db: Connection, executions: Sequence[Execution]
 ) -> list[Executed | Refused]:
-    """Instruct the outbox to pay, in one statement; an instruction that it refuses has a reason."""
+    """Instruct the outbox to pay, in one statement; an instruction that it refuses has a reason.
+
+    Who scheduled a payment has produced its instruction, and cannot approve it.
+    """
     answers: dict[int, Executed | Refused] = {}
     prepared: dict[int, Prepared] = {}
     for place, execution in enumerate(executions):
         try:
             prepared[place] = prepare(
-                _instruction(execution), who=OWNER, outbox_id=execution.outbox_id
+                _instruction(execution), who=execution.created_by, outbox_id=execution.outbox_id
             )
         except InvalidInput as refused:
             answers[place] = Refused(str(refused))

@@ -153,7 +153,7 @@ async def prepare_for_rail(
 async def send_prepared(
     connection: object, prepared: Sequence[Prepared], *, at: datetime | None = None
 ) -> list[Answer]:
-    """Accept instructions of one sender in one statement, in the transaction of `connection`."""
+    """Accept instructions in one statement, in the transaction of `connection`."""
     if not prepared:
         return []
     _check_count(prepared)
@@ -181,7 +181,6 @@ def _check_text(field: str, value: object) -> None:
 
 
 def _arguments(prepared: Sequence[Prepared], *, at: datetime | None) -> tuple[Any, ...]:
-    (who,) = {each.who for each in prepared}
     instructions = [each.instruction for each in prepared]
     return (
         [each.instruction_id for each in instructions],
@@ -190,7 +189,7 @@ def _arguments(prepared: Sequence[Prepared], *, at: datetime | None) -> tuple[An
         [each.rail_type for each in instructions],
         [each.payload for each in prepared],
         at,
-        who,
+        [each.who for each in prepared],
         [None if each.outbox_id is None else str(each.outbox_id) for each in prepared],
     )
 

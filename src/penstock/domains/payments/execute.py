@@ -5,7 +5,7 @@ before the commit leaves payments that are still scheduled; after it, a repeat f
 not, and does nothing. So an attempt with an unknown ending may be repeated.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
@@ -50,11 +50,13 @@ OTHER_ITEM = Dead("the payment belongs to another item")
 class Execution(Struct, frozen=True, kw_only=True):
     """A payment that is being executed: it is locked, and nobody else has executed it.
 
-    `outbox_id` is for its instruction, unless the outbox knows the instruction already.
+    `created_by` is who scheduled it, such as `key:` and the id of a key. `outbox_id` is for its
+    instruction, unless the outbox knows the instruction already.
     """
 
     payment: LoadedPayment
     context: PaymentContext
+    created_by: str
     outbox_id: UUID
 
 
@@ -117,12 +119,12 @@ class BuiltInEngine:
         """Execute the payments that are still to be; return how the attempt of each ended."""
         rows = await db.fetch(LOCK_PAYMENTS, list(items))
         outcomes: dict[str, Outcome] = {}
-        wanted: list[LoadedPayment] = []
+        wanted: list[tuple[LoadedPayment, str]] = []
         for row in rows:
             item = items[row[0]]
             outcome = _ended_before(item, row)
             if outcome is None:
-                wanted.append(item.payload)
+                wanted.append((item.payload, row["created_by"]))
             else:
                 outcomes[item.payload.payment_id] = outcome
         executions, refused = _read_contexts(wanted)
@@ -175,7 +177,7 @@ def _ended_before(item: Item[LoadedPayment], row: Row) -> Outcome | None:
     The payment is locked: nobody cancels or reschedules it any more. A worker that was suspended
     for longer than its lease may come after that.
     """
-    _, status, reason, item_id, scheduled_at, _ = row
+    _, status, reason, item_id, scheduled_at, *_ = row
     if status == "REJECTED":
         return Dead(reason or "rejected")
     if status != SCHEDULED:
@@ -188,20 +190,25 @@ def _ended_before(item: Item[LoadedPayment], row: Row) -> Outcome | None:
 
 
 def _read_contexts(
-    payments: Iterable[LoadedPayment],
+    wanted: Sequence[tuple[LoadedPayment, str]],
 ) -> tuple[list[Execution], dict[str, str]]:
-    """Return the payments with their contexts, and why the others cannot be executed."""
-    contexts: list[tuple[LoadedPayment, PaymentContext]] = []
+    """Return the payments with their contexts, and why the others cannot be executed.
+
+    Each payment comes with who has scheduled it.
+    """
+    executions: list[Execution] = []
     refused: dict[str, str] = {}
-    for payment in payments:
+    for (payment, created_by), outbox_id in zip(wanted, uuids_v7(len(wanted)), strict=True):
         try:
-            contexts.append((payment, read_context(payment)))
+            context = read_context(payment)
         except msgspec.DecodeError as malformed:
             refused[payment.payment_id] = to_text(f"context: {malformed}")
-    executions = [
-        Execution(payment=payment, context=context, outbox_id=outbox_id)
-        for (payment, context), outbox_id in zip(contexts, uuids_v7(len(contexts)), strict=True)
-    ]
+        else:
+            executions.append(
+                Execution(
+                    payment=payment, context=context, created_by=created_by, outbox_id=outbox_id
+                )
+            )
     return executions, refused
 
 

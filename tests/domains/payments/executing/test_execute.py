@@ -3,20 +3,26 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
+from httpx import ASGITransport
 
+from penstock.api import create_app
 from penstock.base.clock import FakeClock
 from penstock.compose import payments
 from penstock.contract import Resources, Runtime
+from penstock.domains.outbox.control.limits import Limits, put_limits
 from penstock.domains.payments.execute import BuiltInEngine, Executed, Execution, Refused
 from penstock.domains.payments.runtime import build as build_domain
+from penstock.kernel.api_keys import create_key
 from penstock.kernel.item import Done
 from penstock.kernel.sweep import rescue
 from penstock.postgres.pool import Connection
+from tests.api.scene import caller
 from tests.domains.outbox.sending.ledger import Ledger
-from tests.domains.payments.executing.scene import LEASE_OVER, Scene, opened_scene
-from tests.domains.payments.scene import IBAN, OTHER_IBAN
+from tests.domains.payments.executing.scene import LEASE_OVER, NOW, Scene, opened_scene
+from tests.domains.payments.scene import IBAN, OTHER_IBAN, a_body
 
 
 @pytest.mark.covers("A15")
@@ -37,6 +43,41 @@ async def test_a_due_payment_becomes_an_instruction_and_is_processing(scene: Sce
     assert (payload["amount"], payload["currency"]) == ("12.50", "EUR")
     assert payload["destination"].items() >= {"iban": OTHER_IBAN, "bic": "PSSTFRPPXXX"}.items()
     assert payload["debtor"].items() >= {"name": "Ada", "iban": IBAN}.items()
+
+
+async def test_the_key_that_scheduled_a_payment_cannot_approve_it(scene: Scene) -> None:
+    """It has produced the instruction, as if it had sent it to the outbox itself."""
+    async with scene.app.pool.acquire() as db:
+        await put_limits(
+            db,
+            Limits(scope="all", name=None, currency="EUR", approval_above=Decimal(10)),
+            who="test",
+        )
+        first, token = await create_key(db, "both", ["produce", "approve"], who="cli:ann")
+        _, made = await create_key(db, "made", ["approve"], who=first.caller)
+        _, other = await create_key(db, "other", ["approve"], who="cli:ann")
+    transport = ASGITransport(create_app(scene.app))
+    async with (
+        caller(transport, token) as both,
+        caller(transport, made) as own,
+        caller(transport, other) as second,
+    ):
+        body = a_body("p-1", **NOW)
+        assert (await both.post("/payments", json=body)).status_code == 202
+        await scene.schedule("p-2")
+        await scene.run_payments()
+        ids = {each: (await scene.payment(each))["outbox_id"] for each in ("p-1", "p-2")}
+        path, reason = f"/outbox/instructions/{ids['p-1']}/approve", {"reason": "because"}
+
+        refused = [await each.post(path, json=reason) for each in (both, own)]
+        allowed = await second.post(path, json=reason)
+        scheduled_in_python = await both.post(
+            f"/outbox/instructions/{ids['p-2']}/approve", json=reason
+        )
+
+    assert [each.status_code for each in refused] == [403, 403]
+    assert allowed.status_code == 200, allowed.text
+    assert scheduled_in_python.status_code == 200, "no key has scheduled it"
 
 
 async def test_a_batch_is_executed_in_one_transaction(scene: Scene) -> None:

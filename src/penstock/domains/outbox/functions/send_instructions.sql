@@ -1,5 +1,6 @@
 -- Accept payment instructions in the caller's transaction. The arrays are parallel; a NULL
--- next_attempt_at means now, a NULL outbox_id a new one. Returns one row per position: is_new is false
+-- next_attempt_at means now, a NULL outbox_id a new one; `whos` are who sends each, if not all are sent by
+-- `who`. Returns one row per position: is_new is false
 -- where the instruction and its key are already known. Raises PS409 with both hashes for another payload,
 -- and for an instruction that is known under another key; without `raises`, the conflict is in its row
 -- instead, and the other instructions are accepted. Raises 22023 for an amount that is not exact.
@@ -18,7 +19,8 @@ CREATE OR REPLACE FUNCTION penstock.send_instructions(
     outbox_ids uuid[] DEFAULT NULL,
     at timestamptz DEFAULT now(),
     who text DEFAULT 'sql:' || session_user,
-    raises boolean DEFAULT true
+    raises boolean DEFAULT true,
+    whos text[] DEFAULT NULL
 ) RETURNS TABLE (index bigint, outbox_id uuid, sequence_id bigint, is_new boolean, conflict jsonb)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -126,10 +128,10 @@ BEGIN
             SELECT g.*, row_number() OVER (ORDER BY g.index) AS place
             FROM unnest(
                 ids, are_new, sequence_ids, instruction_ids, participant_ids, idempotency_keys,
-                rail_types, payloads, amounts, next_attempt_ats
+                rail_types, payloads, amounts, next_attempt_ats, whos
             ) WITH ORDINALITY
                 AS g (outbox_id, is_new, sequence_id, instruction_id, participant_id, idempotency_key,
-                    rail_type, payload, amount, next_attempt_at, index)
+                    rail_type, payload, amount, next_attempt_at, who, index)
             WHERE g.is_new
         ), listed AS MATERIALIZED (
             SELECT array_agg(jsonb_build_object('outbox_id', outbox_id) ORDER BY place) AS payloads,
@@ -149,7 +151,7 @@ BEGIN
         SELECT accepted.outbox_id, item.item_id, accepted.instruction_id, accepted.participant_id,
             accepted.sequence_id, accepted.idempotency_key, accepted.rail_type, accepted.payload,
             accepted.amount, accepted.payload ->> 'currency',
-            send_instructions.at, send_instructions.who
+            send_instructions.at, coalesce(accepted.who, send_instructions.who)
         FROM accepted JOIN item USING (place);
 
         PERFORM pg_notify('outbox_pending', 'new_work');

@@ -97,14 +97,14 @@ class ExecActivities:
         async with self.pool.acquire() as db, db.transaction():
             row = await db.fetchrow(LOCK_PAYMENTS, [payment_id])
             status = "UNKNOWN_PAYMENT" if row is None else row["status"]
-            if status not in expected:
+            if row is None or status not in expected:
                 # Somebody else was faster: another run of this activity, the rail, or a person.
                 self.log.warning("payment.not_moved", payment_id=payment_id, status=status)
                 return status
             if row is not None and status == SCHEDULED and row["due_in"] > 0:
                 raise _not_due(row["due_in"])
             try:
-                execution = _to_execution(payment_id, context_json)
+                execution = _to_execution(payment_id, context_json, row["created_by"])
             except msgspec.DecodeError as malformed:
                 return await self._reject(db, payment_id, f"context: {malformed}")
             return await step(db, execution)
@@ -143,7 +143,7 @@ def _not_due(due_in: float) -> ApplicationError:
     return ApplicationError("the payment is not due yet", type="NotDue", next_retry_delay=wait)
 
 
-def _to_execution(payment_id: str, context_json: str) -> Execution:
+def _to_execution(payment_id: str, context_json: str, created_by: str) -> Execution:
     payment = LoadedPayment(
         payment_id=payment_id,
         item_type="PAYMENT",
@@ -152,4 +152,9 @@ def _to_execution(payment_id: str, context_json: str) -> Execution:
         context_version=0,
     )
     (outbox_id,) = uuids_v7(1)
-    return Execution(payment=payment, context=read_context(payment), outbox_id=outbox_id)
+    return Execution(
+        payment=payment,
+        context=read_context(payment),
+        created_by=created_by,
+        outbox_id=outbox_id,
+    )
