@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import LiteralString, cast
 
 import pytest
 
 from penstock.base.settings import read_once
+from penstock.postgres.pool import Pool
 from tests.cli.conftest import Cli
 from tests.distribution import install_domain
 
@@ -100,3 +102,19 @@ def test_a_wrong_setting_of_a_domain_is_found(
     (found,) = [each for each in lines if each.startswith("fail")]
     assert found.startswith("fail  settings        DEPOT_LANES: input should be a valid integer")
     assert [each for each in lines if each.startswith("ok    depot ")]
+
+
+async def test_a_server_that_loses_commits_in_a_crash_is_named(cli: Cli, db: Pool) -> None:
+    """The server of the tests runs without fsync; this database also without waiting commits."""
+    name = await db.fetchval("SELECT quote_ident(current_database())")
+    before = cli("doctor").out
+    await db.execute(cast("LiteralString", f"ALTER DATABASE {name} SET synchronous_commit = off"))
+
+    after = cli("doctor").out
+
+    (unsafe,) = [line for line in before.splitlines() if " durability " in line]
+    assert unsafe.startswith("warn")
+    assert "fsync = off, full_page_writes = off: " in unsafe
+    (more,) = [line for line in after.splitlines() if " durability " in line]
+    assert "fsync = off, full_page_writes = off, synchronous_commit = off: " in more
+    assert "sessions of Penstock set synchronous_commit to on" in more

@@ -37,7 +37,7 @@ OVERDUE_MAX = timedelta(minutes=5)
 @data_dir_option
 @json_option
 def doctor(*, data_dir: Path | None, as_json: bool) -> None:
-    """Check settings, database, schema, clocks, leases, lanes and secrets.
+    """Check settings, database, durability, schema, clocks, leases, lanes and secrets.
 
     Prints one line per check, `ok`, `warn` or `fail`, and exits with 1 if one fails.
     """
@@ -117,7 +117,19 @@ async def _server(db: Connection, dsn: str) -> AsyncGenerator[Finding]:
     is_new_enough = row["version_number"] >= VERSION_MIN
     detail = f"PostgreSQL {row['version']} at {address(dsn)}"
     yield Finding("ok" if is_new_enough else "fail", "database", detail)
+    yield _durability(row["unsafe"])
     yield _clock(asked_at + round_trip / 2 - row["now"])
+
+
+def _durability(unsafe: list[str]) -> Finding:
+    """Warn of settings with which a crash loses or damages what was committed."""
+    if not unsafe:
+        return Finding("ok", "durability", "commits survive a crash of the server")
+    listed = ", ".join(f"{each} = off" for each in unsafe)
+    detail = f"{listed}: unsafe for payments, a crash loses what was committed"
+    if "synchronous_commit" in unsafe:
+        detail += "; sessions of Penstock set synchronous_commit to on, those of producers do not"
+    return Finding("warn", "durability", detail)
 
 
 def _clock(offset: timedelta) -> Finding:

@@ -16,6 +16,7 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
+from functools import cache, partial
 from types import TracebackType
 from typing import Any, LiteralString, Protocol, TypeVar, cast
 from urllib.parse import parse_qs, urlsplit
@@ -24,8 +25,11 @@ import asyncpg
 
 from penstock.base.aio import retry_delays
 from penstock.base.errors import BadSetting
-from penstock.base.log import Logger
+from penstock.base.log import Logger, get_logger
 from penstock.postgres.errors import DatabaseAway, DatabaseFull, DatabaseReadOnly
+from penstock.postgres.statement import statement
+
+KEEP_COMMITS = statement(__package__, "keep_commits.sql")
 
 T = TypeVar("T")
 
@@ -158,7 +162,10 @@ class _Connection(asyncpg.Connection):
 
 
 async def open_pool(dsn: str, *, min_size: int = 5, max_size: int = 20) -> Pool:
-    """Open a pool; raises DatabaseAway or BadSetting. jsonb stays text: callers decode it once."""
+    """Open a pool; raises DatabaseAway or BadSetting. jsonb stays text: callers decode it once.
+
+    Commits wait for the disk also where the server's setting says otherwise.
+    """
     _check_port(dsn)
     with database_away():
         return await _create_pool(
@@ -168,6 +175,7 @@ async def open_pool(dsn: str, *, min_size: int = 5, max_size: int = 20) -> Pool:
             command_timeout=COMMAND_TIMEOUT.total_seconds(),
             max_inactive_connection_lifetime=0,
             connection_class=_Connection,
+            init=partial(_keep_commits, address=address(dsn)),
             **_SESSION,
         )
 
@@ -176,7 +184,21 @@ async def connect(dsn: str) -> Connection:
     """Open one connection without a pool; raises DatabaseAway or BadSetting."""
     _check_port(dsn)
     with database_away():
-        return await _connect(dsn, **_SESSION)
+        connection = await _connect(dsn, **_SESSION)
+        await connection.fetchval(KEEP_COMMITS)
+        return connection
+
+
+async def _keep_commits(connection: Connection, *, address: str) -> None:
+    if await connection.fetchval(KEEP_COMMITS) is not None:
+        _warn_of_commits(address)
+
+
+@cache
+def _warn_of_commits(address: str) -> None:
+    """Log it once in a process, not for each connection."""
+    log = get_logger()
+    log.warning("database.corrected", address=address, setting="synchronous_commit")
 
 
 _create_pool = cast("Callable[..., Awaitable[Pool]]", asyncpg.create_pool)

@@ -76,7 +76,9 @@ async def test_the_server_is_durable_and_does_not_listen_on_the_network(tmp_path
     with running(tmp_path) as server:
         connection = await connect(server.dsn)
         names = ["fsync", "synchronous_commit", "full_page_writes", "listen_addresses"]
-        values = [await connection.fetchval("SELECT current_setting($1)", name) for name in names]
+        # What sessions start with: those of Penstock would set synchronous_commit to on.
+        reset = "SELECT reset_val FROM pg_settings WHERE name = $1"
+        values = [await connection.fetchval(reset, name) for name in names]
         await connection.close()
 
     assert values == ["on", "on", "on", ""]

@@ -2,13 +2,14 @@
 
 import asyncio
 import inspect
+from pathlib import Path
 
 import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
 from penstock.base.errors import BadSetting
-from penstock.postgres.embedded import Server
+from penstock.postgres.embedded import Server, running
 from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import (
     CONNECTION_LOST,
@@ -18,7 +19,7 @@ from penstock.postgres.pool import (
     database_away,
     open_pool,
 )
-from tests.database import database_dsn, wait_until_up
+from tests.database import database_dsn, run_sql, wait_until_up
 
 # By SQLSTATE: connection exceptions, shutdowns, "cannot connect now", a dropped database; no more
 # disk, memory or connections; read-only.
@@ -99,6 +100,40 @@ async def test_a_pool_sets_its_application_name_and_no_search_path(dsn: str) -> 
     assert name == "penstock"
     assert path == path_of_the_server
     assert document == '{"a": 1}'
+
+
+CURRENT = "SELECT current_setting('synchronous_commit')"
+
+
+async def test_commits_wait_for_the_disk_although_the_server_says_otherwise(tmp_path: Path) -> None:
+    """A start mark that a crash loses after the call is a payment that is sent again unasked."""
+    with running(tmp_path, options={"synchronous_commit": "off"}) as server, capture_logs() as log:
+        pool = await open_pool(server.dsn, min_size=2, max_size=2)
+        async with pool.acquire() as first, pool.acquire() as second:
+            pooled = [await each.fetchval(CURRENT) for each in (first, second)]
+        single = await connect(server.dsn)
+        alone = await single.fetchval(CURRENT)
+        await single.close()
+        await pool.close()
+
+    assert (pooled, alone) == (["on", "on"], "on")
+    (said,) = [line for line in log if line["event"] == "database.corrected"]
+    assert said["setting"] == "synchronous_commit"
+
+
+@pytest.mark.parametrize("value", ["on", "local", "remote_write", "remote_apply"])
+async def test_any_other_setting_of_commits_stays(dsn: str, db: Pool, value: str) -> None:
+    """A stronger one than `on` must not be weakened."""
+    name = await db.fetchval("SELECT current_database()")
+    await run_sql(dsn, f"ALTER DATABASE {name} SET synchronous_commit = {value}")
+
+    with capture_logs() as log:
+        pool = await open_pool(dsn, min_size=1, max_size=1)
+        current = await pool.fetchval(CURRENT)
+        await pool.close()
+
+    assert current == value
+    assert log == []
 
 
 async def test_waiting_for_the_database_ends_when_it_is_up(dsn: str) -> None:
