@@ -17,6 +17,8 @@ POLICY: dict[str, Any] = {
     "concurrency": 500,
 }
 
+# A longer lease would be healed later than that, so nobody else changes it. Ordering, on_dead_head
+# and on_lost are guarded for every lane of a domain.
 GUARDS = {
     "enqueue": "use POST /outbox/instructions or penstock.send_instruction",
     "retry": "use penstock outbox release",
@@ -27,4 +29,5 @@ GUARDS = {
     "skip": "use penstock outbox skip",
     "cancel": "use penstock outbox resolve",
     "reschedule": "an instruction leaves in its turn",
+    "set:lease": "with 60 s, what a dead worker left is decided or released within 120 s",
 }

@@ -17,9 +17,11 @@ from penstock.domains.outbox.control.checks import Control
 from penstock.domains.outbox.control.cut_off import next_send_at, put_calendar
 from penstock.domains.outbox.errors import InstructionConflict
 from penstock.domains.outbox.instruction import Instruction
+from penstock.domains.outbox.lanes import LANE
 from penstock.domains.outbox.verdict import Proceed, Stop
 from penstock.kernel.errors import LaneIsOwned
 from penstock.kernel.item import Dead, Done, Hold, ItemId, Snooze
+from penstock.kernel.lane import set_lane
 from penstock.kernel.operate import release as kernel_release
 from tests.domains.outbox.control.control_scene import Scene, opened_scene
 
@@ -554,6 +556,25 @@ async def test_the_kernels_own_verbs_are_refused(scene: Scene) -> None:
     async with scene.app.pool.acquire() as db:
         with pytest.raises(LaneIsOwned):
             await kernel_release(db, ItemId(item.id), who="ops", reason="because")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("lease", timedelta(seconds=101)),
+        ("ordering", "none"),
+        ("on_lost", "retry"),
+        ("on_dead_head", "skip"),
+    ],
+    ids=str,
+)
+async def test_what_the_guarantees_need_is_not_changed_in_the_lane(
+    scene: Scene, field: str, value: object
+) -> None:
+    """A longer lease heals later than promised, and the others pay twice or out of order."""
+    async with scene.app.pool.acquire() as db:
+        with pytest.raises(LaneIsOwned, match=f"a change of {field}: "):
+            await set_lane(db, LANE, who="ops", **{field: value})
 
 
 # ----------------------------------------------------------------------------------- limits

@@ -24,6 +24,11 @@ SELECT leased.seconds_left, coalesce(
         FROM penstock.outbox_suspension AS s
         WHERE s.participant_id = given.participant_id
     ), (
+        -- A limit may have been set, and the instruction rejected, since it was loaded.
+        SELECT 'rejected: ' || a.reason
+        FROM penstock.outbox_approval AS a
+        WHERE a.outbox_id = given.outbox_id AND a.decision = 'rejected'
+    ), (
         SELECT 'the rail reports it as ' || r.status
         FROM penstock.outbox_result AS r
         WHERE r.outbox_id = given.outbox_id AND (r.status <> 'refused' OR r.applied_at IS NULL)
