@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -569,7 +570,7 @@ async def test_the_kernels_own_verbs_are_refused(scene: Scene) -> None:
     ids=str,
 )
 async def test_what_the_guarantees_need_is_not_changed_in_the_lane(
-    scene: Scene, field: str, value: object
+    scene: Scene, field: str, value: Any
 ) -> None:
     """A longer lease heals later than promised, and the others pay twice or out of order."""
     async with scene.app.pool.acquire() as db:
