@@ -101,7 +101,7 @@ class ExecActivities:
                 # Somebody else was faster: another run of this activity, the rail, or a person.
                 self.log.warning("payment.not_moved", payment_id=payment_id, status=status)
                 return status
-            if row is not None and status == SCHEDULED and row["due_in"] > 0:
+            if status == SCHEDULED and row["due_in"] > 0:
                 raise _not_due(row["due_in"])
             try:
                 execution = _to_execution(payment_id, context_json, row["created_by"])
