@@ -267,6 +267,16 @@ async def test_a_cancelled_payment_is_not_executed(scene: Scene) -> None:
     assert await scene.items() == []
 
 
+async def test_a_payment_without_an_item_is_cancelled(scene: Scene) -> None:
+    """A first phase on Temporal may end between its steps, and the payment never be enqueued."""
+    await scene.post()
+    await scene.app.pool.execute("UPDATE penstock.payment SET item_id = NULL")
+
+    cancelled = body_of(await scene.client.post("/payments/p-1/cancel", json={}))
+
+    assert cancelled["payment"]["status"] == "CANCELLED"
+
+
 @pytest.mark.covers("A96")
 async def test_a_rescheduled_payment_is_due_at_the_new_instant(scene: Scene) -> None:
     await scene.post()

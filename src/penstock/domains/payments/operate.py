@@ -45,10 +45,8 @@ async def cancel(db: Connection, payment_id: str, *, who: str, reason: str | Non
         if row["status"] != "SCHEDULED":
             raise PaymentClaimed(payment_id, row["status"])
         await db.execute(GIVE_BACK_DAY_TOTAL, payment_id)
-        try:
-            await operate.cancel(db, ItemId(row["item_id"]), who=who, reason=reason, owner=OWNER)
-        except (StateConflict, UnknownItem) as refused:
-            raise PaymentClaimed(payment_id, "claimed") from refused
+        if row["item_id"] is not None:  # A first phase that ended early has not enqueued one.
+            await _cancel_item(db, row, who=who, reason=reason)
         await db.execute(CANCEL_PAYMENT, payment_id, reason)
 
 
@@ -71,6 +69,8 @@ async def reschedule(
         row = await _lock(db, payment_id)
         if row["status"] != "SCHEDULED":
             raise PaymentClaimed(payment_id, row["status"])
+        if row["item_id"] is None:
+            raise InvalidInput("payment_id", "the payment is not enqueued; schedule it again")
         before = _to_draft(row)
         changed = replace(before.payment, execute_at=execute_at)
         asked = steps.enrich(replace(before, payment=changed))
@@ -85,6 +85,13 @@ async def reschedule(
             raise PaymentClaimed(payment_id, "claimed") from refused
         await db.execute(RESCHEDULE_PAYMENT, payment_id, execute_at, due_at, counted_day)
         return due_at
+
+
+async def _cancel_item(db: Connection, row: Row, *, who: str, reason: str | None) -> None:
+    try:
+        await operate.cancel(db, ItemId(row["item_id"]), who=who, reason=reason, owner=OWNER)
+    except (StateConflict, UnknownItem) as refused:
+        raise PaymentClaimed(row["payment_id"], "claimed") from refused
 
 
 async def _move_day(db: Connection, row: Row, asked: Draft, *, steps: Steps) -> date | None:
@@ -107,12 +114,10 @@ async def _move_day(db: Connection, row: Row, asked: Draft, *, steps: Steps) -> 
 
 
 async def _lock(db: Connection, payment_id: str) -> Row:
-    """Return a payment that is enqueued, which nobody else moves meanwhile."""
+    """Return a payment, which nobody else moves meanwhile."""
     row = None if "\x00" in payment_id else await db.fetchrow(LOCK_PAYMENT, payment_id)
     if row is None:
         raise UnknownPayment(payment_id)
-    if row["item_id"] is None:
-        raise InvalidInput("payment_id", "the payment is not enqueued; schedule it again")
     return row
 
 

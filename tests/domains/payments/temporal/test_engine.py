@@ -188,3 +188,17 @@ async def test_a_lane_that_a_schedule_dispatches_is_not_claimed_by_workers(
     (attempted,) = await scene.payments.run_payments()
 
     assert isinstance(attempted.outcome, Done)
+
+
+async def test_a_claimed_batch_is_not_started_once_its_lane_is_paused(
+    scene: TemporalScene,
+) -> None:
+    """A batch of 500 takes seconds: the kill switch must not wait for its end."""
+    await scene.payments.schedule(*scene.ids(2))
+    go_on = await scene.payments.claim_and_stall()
+    await scene.payments.set_lane(enabled=False)
+
+    outcomes = await go_on()
+
+    assert {type(each).__name__ for each in outcomes} == {"Snooze"}
+    assert not await scene.is_started(scene.ids(1)[0])

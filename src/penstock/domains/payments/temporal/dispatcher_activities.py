@@ -7,6 +7,7 @@ when it expires, and a workflow that was started meanwhile is recognised by its 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from time import monotonic
 
 from msgspec.structs import replace
@@ -18,10 +19,10 @@ from penstock.domains.payments.dispatch_log import DispatchLog
 from penstock.domains.payments.engine import NO_CONTEXT
 from penstock.domains.payments.loader import LoadedPayment, PaymentRef, load_payments
 from penstock.domains.payments.temporal.engine import (
-    NewExecution,
     StartExecutions,
     new_execution,
     read_dispatch_config,
+    start_in_groups,
     to_outcome,
 )
 from penstock.domains.payments.temporal.models import (
@@ -35,7 +36,7 @@ from penstock.domains.payments.temporal.models import (
 )
 from penstock.kernel import metrics
 from penstock.kernel.claim import Claimed, Cursor, Lease, SlotRange, claim
-from penstock.kernel.item import Dead, Done, Ending, Item, ItemId, Outcome, Retry, Returned
+from penstock.kernel.item import Dead, Done, Ending, Item, ItemId, Retry, Returned
 from penstock.kernel.lane import Lane, read_lane
 from penstock.kernel.settle import Ended, settle
 from penstock.postgres.pool import Connection, Pool
@@ -45,7 +46,6 @@ BATCH_ID = statement(__package__, "batch_id.sql")
 ELAPSED = statement(__package__, "elapsed.sql")
 MAY_START = statement(__package__, "may_start.sql")
 
-GROUP = 100  # Workflows started between two looks at the lane: as many as are started at once.
 RETURNED = Returned()  # Not started: the item goes back as it was.
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -105,8 +105,12 @@ class DispatcherActivities:
             for payment, start_in in zip(payments, batch.start_in_ms, strict=True)
             if isinstance(payment, LoadedPayment)
         ]
+        # Items whose lease is over may have been claimed again, rescheduled or cancelled.
+        may_start = partial(self.pool.fetchval, MAY_START, lane.name, batch.token)
+        answers = await start_in_groups(self.start, wanted, may_start=may_start)
         outcomes: dict[str, Ending] = dict.fromkeys((each.item_id for each in wanted), RETURNED)
-        outcomes |= await self._start_while_allowed(batch, wanted, lane=lane.name)
+        for execution, answer in zip(wanted, answers, strict=False):
+            outcomes[execution.item_id] = to_outcome(answer)
         took_ms = int((monotonic() - began_at) * 1000)
         ended = [
             Ended(claimed, outcomes.get(claimed.key or "", NO_CONTEXT), took_ms)
@@ -122,24 +126,6 @@ class DispatcherActivities:
             },
             is_recorded=is_recorded,
         )
-
-    async def _start_while_allowed(
-        self, batch: ClaimedBatch, wanted: Sequence[NewExecution], *, lane: str
-    ) -> dict[str, Outcome]:
-        """Start workflows in groups until the lane is paused or the lease is over.
-
-        The rest is left out: no start may follow the commit of a kill switch by more than a group,
-        and items whose lease is over may have been claimed again, rescheduled or cancelled.
-        """
-        outcomes: dict[str, Outcome] = {}
-        for first in range(0, len(wanted), GROUP):
-            if not await self.pool.fetchval(MAY_START, lane, batch.token):
-                break
-            group = wanted[first : first + GROUP]
-            answers = await self.start(group)
-            for execution, answer in zip(group, answers, strict=True):
-                outcomes[execution.item_id] = to_outcome(answer)
-        return outcomes
 
     @activity.defn(name=RECORD_RESULTS)
     async def record_results(

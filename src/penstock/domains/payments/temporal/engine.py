@@ -9,6 +9,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -17,14 +18,18 @@ from penstock.base.clock import Clock, instant
 from penstock.base.log import Logger
 from penstock.domains.payments.loader import LoadedPayment
 from penstock.domains.payments.temporal.models import DispatchConfig, exec_workflow_id
-from penstock.kernel.item import DONE, Item, Outcome, Retry
+from penstock.kernel.item import DONE, Item, Outcome, Retry, Snooze
 from penstock.postgres.pool import Connection, Pool
 from penstock.postgres.statement import statement
 
 READ_DISPATCH_CONFIG = statement(__package__, "read_dispatch_config.sql")
 
+IS_ENABLED = statement(__package__, "is_enabled.sql")
+
+GROUP = 100  # Workflows started between two looks at the lane: as many as are started at once.
 # After a start that Temporal did not answer: about one cycle later.
 RETRY_AFTER = timedelta(seconds=5)
+PAUSED = Snooze(RETRY_AFTER, "the lane was paused before the start")
 # An outage must not use up the attempts of items that nothing is wrong with: the most that can be
 # counted, which is more than 300 years of cycles.
 ATTEMPTS_MAX = 2**31 - 1
@@ -71,13 +76,34 @@ class TemporalEngine:
         async with self.pool.acquire() as db:
             config = await read_dispatch_config(db, items[0].payload.item_type)
         now = instant(self.clock)
-        failures = await self.start(
-            [new_execution(config, item.payload, start_in=item.due_at - now) for item in items]
-        )
-        failed = [each for each in failures if each is not None]
+        wanted = [new_execution(config, item.payload, start_in=item.due_at - now) for item in items]
+        is_enabled = partial(self.pool.fetchval, IS_ENABLED, config.lane)
+        answers = await start_in_groups(self.start, wanted, may_start=is_enabled)
+        failed = [each for each in answers if each is not None]
         if failed:
             self.log.warning("temporal.failed", item_count=len(failed), reason=failed[0].reason)
-        return [to_outcome(each) for each in failures]
+        return [
+            *(to_outcome(each) for each in answers),
+            *([PAUSED] * (len(items) - len(answers))),
+        ]
+
+
+async def start_in_groups(
+    start: StartExecutions,
+    executions: Sequence[NewExecution],
+    *,
+    may_start: Callable[[], Awaitable[bool]],
+) -> list[NotStarted | None]:
+    """Start workflows until `may_start` says no; return the answers of those that were tried.
+
+    A kill switch is then followed by the starts of one group at most.
+    """
+    answers: list[NotStarted | None] = []
+    for first in range(0, len(executions), GROUP):
+        if not await may_start():
+            break
+        answers += await start(executions[first : first + GROUP])
+    return answers
 
 
 def new_execution(
