@@ -3,14 +3,15 @@
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from penstock.base.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, one value per line."
@@ -108,8 +109,18 @@ def confirm(question: str) -> None:
         raise click.ClickException("not confirmed, nothing was changed")
 
 
-def progress_bar() -> Progress:
+def progress_bar() -> "Progress":
     """Return a progress bar on standard error, disabled if that is not a terminal."""
+    # Few commands have a bar, and all others would load rich.progress for nothing.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
