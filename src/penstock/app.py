@@ -455,7 +455,13 @@ class Penstock:
 
     async def run_service(self, service: Service, stop: asyncio.Event) -> None:
         """Run a service until `stop` is set; it is restarted when it fails."""
-        await supervise(lambda: service.run(stop), name=service.name, log=self.log)
+
+        async def run() -> None:
+            # A service that cannot reach its server would fail again, and the process never end.
+            if not stop.is_set():
+                await service.run(stop)
+
+        await supervise(run, name=service.name, log=self.log)
 
     async def run_sweeper(self) -> None:
         """Run the sweeper until cancelled; one per deployment is enough, more are harmless."""

@@ -11,6 +11,8 @@ from tests.database import run_sql
 from tests.e2e.command import penstock
 
 ROLE = "penstock_runner"
+# Nothing listens there: the processes start without Kafka and Temporal, and keep trying.
+NO_SERVERS = {"PENSTOCK_KAFKA_BOOTSTRAP": "127.0.0.1:1", "TEMPORAL_TARGET": "127.0.0.1:1"}
 
 
 async def test_an_app_that_does_not_migrate_leaves_an_empty_database_empty(empty_dsn: str) -> None:
@@ -48,8 +50,11 @@ each_process = pytest.mark.parametrize(
         (("up", "--port", "0", "--no-worker"), "penstock is up"),
         (("serve", "--port", "0"), "penstock serves"),
         (("worker",), "penstock works on"),
+        (("kafka", "consume"), "penstock takes events"),
+        (("kafka", "consume", "payments"), "penstock takes payments"),
+        (("temporal", "worker"), "penstock runs workers on Temporal"),
     ],
-    ids=["up", "serve", "worker"],
+    ids=["up", "serve", "worker", "kafka events", "kafka payments", "temporal worker"],
 )
 
 
@@ -57,7 +62,7 @@ each_process = pytest.mark.parametrize(
 def test_a_process_starts_without_migrating_on_a_schema_that_fits(
     dsn: str, tmp_path: Path, *, arguments: tuple[str, ...], started: str
 ) -> None:
-    environment = {"PENSTOCK_DATABASE_URL": dsn}
+    environment = NO_SERVERS | {"PENSTOCK_DATABASE_URL": dsn}
     with penstock(*arguments, "--no-migrate", folder=tmp_path, environment=environment) as command:
         command.wait_for(started)
 
@@ -68,7 +73,7 @@ def test_a_process_starts_without_migrating_on_a_schema_that_fits(
 def test_a_process_without_its_schema_says_what_to_run(
     empty_dsn: str, tmp_path: Path, *, arguments: tuple[str, ...], started: str
 ) -> None:
-    environment = {"PENSTOCK_DATABASE_URL": empty_dsn}
+    environment = NO_SERVERS | {"PENSTOCK_DATABASE_URL": empty_dsn}
     with penstock(*arguments, "--no-migrate", folder=tmp_path, environment=environment) as command:
         code = command.wait()
 

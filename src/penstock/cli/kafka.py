@@ -14,7 +14,7 @@ from penstock.cli.lifetime import listening, work_until_asked
 from penstock.cli.load import load_app
 from penstock.compose.payments import payment_consumer
 from penstock.compose.webhooks import event_consumer
-from penstock.console.database import data_dir_option, find_dsn
+from penstock.console.database import data_dir_option, find_dsn, no_migrate_option
 from penstock.console.output import json_option, print_json
 from penstock.console.process import Stop, check_host, run_until_stopped
 from penstock.contract import Service
@@ -48,6 +48,7 @@ def kafka() -> None:
 @click.option(
     "--metrics-host", default="127.0.0.1", show_default=True, help="Address for --metrics-port."
 )
+@no_migrate_option
 @data_dir_option
 @json_option
 def consume(
@@ -57,6 +58,7 @@ def consume(
     deliver: bool,
     metrics_port: int | None,
     metrics_host: str,
+    no_migrate: bool,
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
@@ -69,6 +71,7 @@ def consume(
     """
     app = load_app(spec) if spec else Penstock()
     app.dsn, app.data_dir = app.dsn or find_dsn(data_dir), app.data_dir or data_dir
+    app.migrates = app.migrates and not no_migrate
     check_host(metrics_host)
 
     async def run(stop: Stop) -> None:

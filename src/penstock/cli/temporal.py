@@ -13,7 +13,12 @@ from penstock.base.errors import MissingExtra
 from penstock.cli.lifetime import listening
 from penstock.cli.load import load_app
 from penstock.compose.temporal import is_installed
-from penstock.console.database import data_dir_option, find_dsn, lent_resources
+from penstock.console.database import (
+    data_dir_option,
+    find_dsn,
+    lent_resources,
+    no_migrate_option,
+)
 from penstock.console.output import json_option, print_json, print_rows
 from penstock.console.process import Stop, check_host, run_until_stopped
 from penstock.domains.payments.schedule import Payments
@@ -47,6 +52,7 @@ def temporal() -> None:
 @click.option(
     "--metrics-host", default="127.0.0.1", show_default=True, help="Address for --metrics-port."
 )
+@no_migrate_option
 @data_dir_option
 @json_option
 def worker(
@@ -55,6 +61,7 @@ def worker(
     only: tuple[str, ...],
     metrics_port: int | None,
     metrics_host: str,
+    no_migrate: bool,
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
@@ -68,6 +75,7 @@ def worker(
 
     app = load_app(spec) if spec else Penstock()
     app.dsn, app.data_dir = app.dsn or find_dsn(data_dir), app.data_dir or data_dir
+    app.migrates = app.migrates and not no_migrate
     check_host(metrics_host)
     names = [name for name in NAMES if not only or name in only]
 
