@@ -80,7 +80,7 @@ def _print_hints(app: Penstock, url: str, *, has_own_app: bool) -> None:
     if has_own_app:
         return
     click.echo("try these, after export KEY=… with an API key:")
-    for what, command in commands(url, [domain.name for domain in app.all_domains()]):
+    for what, command in commands(url, app.all_domains()):
         click.echo(f"  # {what}\n  {command}")
     click.echo("  hint: give your own handlers with --app module:name")
 

@@ -79,6 +79,15 @@ class OwnedLane:
         return defaults | dict(self.guards)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hint:
+    """A request to try on a fresh database: `penstock up` prints it as a command for a shell."""
+
+    what: str
+    path: str  # Of a POST.
+    body: str  # JSON, between single quotes of a shell.
+
+
 FindKinds: TypeAlias = Callable[[], Awaitable[Sequence[AnyKind]]]
 
 
@@ -116,7 +125,8 @@ class Domain:
     """One dispatcher, declared. Its name is what PENSTOCK_DOMAINS lists.
 
     `migration_packages` hold `migrations/` and `functions/`. `lanes` are those that belong to it,
-    `settings` its sections of the environment, `commands` its part of the command line.
+    `settings` its sections of the environment, `commands` its part of the command line, `hint` a
+    first request for a new user.
     """
 
     name: str
@@ -129,3 +139,4 @@ class Domain:
     commands: Sequence[click.Command] = ()
     checks: Sequence[Check] = ()
     panels: Sequence[Panel] = ()
+    hint: Hint | None = None

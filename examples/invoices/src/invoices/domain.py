@@ -5,7 +5,7 @@ from invoices.errors import InvoiceConflict
 from invoices.http import create
 from invoices.invoice import LANE, OPEN, SENT, InvoiceRef, Invoices
 from invoices.settings import InvoiceSettings, check_sender
-from penstock.contract import Domain, Kind, OwnedLane, Resources, Runtime, Service, endpoint
+from penstock.contract import Domain, Hint, Kind, OwnedLane, Resources, Runtime, Service, endpoint
 
 
 def build(resources: Resources) -> Runtime:
@@ -46,4 +46,9 @@ INVOICES = Domain(
     metrics=[SENT, OPEN],
     commands=[invoices],
     checks=[check_sender],
+    hint=Hint(
+        what="an invoice for a customer",
+        path="/invoices",
+        body='{"number": "2026-1", "customer": "ada", "amount_cents": 1250}',
+    ),
 )

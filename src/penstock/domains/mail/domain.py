@@ -1,6 +1,6 @@
 """What mail declares to the app. It imports no package of the extra `mail`: see runtime.py."""
 
-from penstock.contract import Domain, Finding, OwnedLane, Resources
+from penstock.contract import Domain, Finding, Hint, OwnedLane, Resources
 from penstock.domains.mail.errors import (
     UnknownMail,
     UnknownRelay,
@@ -54,4 +54,10 @@ MAIL = Domain(
     errors=(UnknownMail, UnknownRelay, UnknownSuppression, UnknownTemplate),
     metrics=METRICS,
     checks=(check_relays, check_redirect),
+    hint=Hint(
+        what="a mail, which is kept here until you set PENSTOCK_SMTP_URL",
+        path="/mails",
+        body='{"from": "shop@example.com", "to": ["ada@example.com"], "subject": "Order 1", '
+        '"text": "It is on its way.", "key": "order-1"}',
+    ),
 )

@@ -1,6 +1,6 @@
 """What the outbox declares to the app; what runs is in runtime.py."""
 
-from penstock.contract import Domain, OwnedLane
+from penstock.contract import Domain, Hint, OwnedLane
 from penstock.domains.outbox.control.gap import check_numbers
 from penstock.domains.outbox.errors import (
     AlreadyDecided,
@@ -50,4 +50,11 @@ OUTBOX = Domain(
     ),
     checks=(check_rails, check_numbers),
     metrics=METRICS,
+    hint=Hint(
+        what="an instruction to a rail, here a simulator",
+        path="/outbox/instructions",
+        body='{"instruction_id": "pay-1", "participant_id": "shop", "idempotency_key": "pay-1", '
+        '"rail_type": "simulator", "payload": {"amount": "12.50", "currency": "EUR", '
+        '"destination": {"iban": "FR1420041010050500013M02606"}}}',
+    ),
 )

@@ -1,6 +1,6 @@
 """What payments declare to the app; what runs is in runtime.py."""
 
-from penstock.contract import Domain, OwnedLane
+from penstock.contract import Domain, Hint, OwnedLane
 from penstock.domains.payments.control.type_rules import check_calendars
 from penstock.domains.payments.errors import (
     InvalidCalendar,
@@ -34,4 +34,12 @@ PAYMENTS = Domain(
         UnknownPaymentRule,
     ),
     checks=(check_calendars,),
+    hint=Hint(
+        what="a payment, which becomes such an instruction when it is due",
+        path="/payments",
+        body='{"payment_id": "pay-2", "item_type": "PAYMENT", "amount": "12.50", '
+        '"currency": "EUR", "debtor": {"name": "Shop", "iban": "DE89370400440532013000"}, '
+        '"creditor": {"name": "Ada", "iban": "FR1420041010050500013M02606"}, '
+        '"participant_id": "shop", "rail_type": "simulator"}',
+    ),
 )

@@ -4,7 +4,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol
 
-from penstock.contract import Domain, Finding, Kind, OwnedLane, Resources, Runtime
+from penstock.contract import Domain, Finding, Hint, Kind, OwnedLane, Resources, Runtime
 from penstock.domains.webhooks.accept import EventBatcher, KafkaEventSink, Publish
 from penstock.domains.webhooks.deliver import Deliver
 from penstock.domains.webhooks.errors import (
@@ -142,4 +142,9 @@ WEBHOOKS = Domain(
     settings=(WebhookSettings,),
     errors=(EventConflict, ReplayConflict, UnknownEvent, UnknownSubscription),
     checks=(check_seals,),
+    hint=Hint(
+        what="an event for all who subscribed to it",
+        path="/events",
+        body='{"type": "order.paid", "id": "order-1-paid", "data": {"order": 1}}',
+    ),
 )
