@@ -9,8 +9,9 @@ import pytest
 from penstock.base.errors import BadSetting
 from penstock.base.settings import read_once
 from penstock.cli.root import command_line
-from penstock.compose.domains import chosen_domains, migration_packages
+from penstock.compose.domains import KERNEL, chosen_domains, migration_packages
 from penstock.contract.errors import BadDomain
+from penstock.domains.payments.domain import PAYMENTS
 from tests.distribution import install_domain
 
 Offer = Callable[..., None]
@@ -167,3 +168,12 @@ def refusal() -> str:
     with pytest.raises(BadSetting) as refused:
         chosen_domains()
     return str(refused.value)
+
+
+def test_the_kernel_declares_no_metric_of_a_domain() -> None:
+    """A metric is declared where it is counted, and is gone with its domain."""
+    started = "dispatch_workflow_started_total", "dispatch_workflow_start_failures_total"
+
+    assert not {metric.name for metric in KERNEL.metrics} & {*started}
+    assert {metric.name for metric in PAYMENTS.metrics} == {*started}
+    assert not [metric for metric in KERNEL.metrics if "outbox" in metric.help.casefold()]

@@ -16,7 +16,7 @@ ATTEMPTS = Counter(
     "attempts_total",
     "Attempts by outcome: `done`, `retry`, `snooze`, `hold`, `dead`, and `returned` for items that "
     "were given back before they started. A domain with a record of its own counts by its own "
-    "states, as the outbox does.",
+    "states.",
     ("lane", "state"),
 )
 LATENCY_MS = Distribution(
@@ -25,16 +25,6 @@ LATENCY_MS = Distribution(
 REQUEUED = Counter(
     "reaper_requeues_total",
     "Items of expired leases that this process gave back, or held in a lane that holds lost items.",
-    LANE,
-)
-WORKFLOWS = Counter(
-    "dispatch_workflow_started_total",
-    "Executions started: payments that the built-in engine has executed, and workflows.",
-    LANE,
-)
-WORKFLOW_FAILURES = Counter(
-    "dispatch_workflow_start_failures_total",
-    "Starts of executions that failed. A payment that is tried again may be counted again.",
     LANE,
 )
 GAUGE_FAILURES = Counter(
@@ -84,7 +74,6 @@ CLOCK_OFFSET = Gauge(
 )
 
 METRICS = (
-    CLAIMED, WORKFLOWS, WORKFLOW_FAILURES, CYCLE_SECONDS, WAKE_UPS, CLAIMS, LATENCY_MS, ATTEMPTS,
-    REQUEUED, GAUGE_FAILURES, DEPTH, DUE, PENDING, OLDEST_SECONDS, BLOCKED, DEAD, STUCK,
-    CLOCK_OFFSET,
+    CLAIMED, CYCLE_SECONDS, WAKE_UPS, CLAIMS, LATENCY_MS, ATTEMPTS, REQUEUED, GAUGE_FAILURES,
+    DEPTH, DUE, PENDING, OLDEST_SECONDS, BLOCKED, DEAD, STUCK, CLOCK_OFFSET,
 )  # fmt: skip

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from penstock.base.meter import Meter
 from penstock.domains.payments.loader import LoadedPayment
+from penstock.domains.payments.metrics import START_FAILURES, STARTED
 from penstock.kernel.item import SettledAttempt
-from penstock.kernel.metrics import WORKFLOW_FAILURES, WORKFLOWS
 from penstock.postgres.pool import Connection
 from penstock.postgres.statement import statement
 
@@ -46,5 +46,5 @@ class DispatchLog:
             [each.reason for each, _ in logged],
         )
         started = sum(each.outcome == "done" for each, _ in logged)
-        self.meter.count(WORKFLOWS, started, lane=self.lane)
-        self.meter.count(WORKFLOW_FAILURES, len(logged) - started, lane=self.lane)
+        self.meter.count(STARTED, started, lane=self.lane)
+        self.meter.count(START_FAILURES, len(logged) - started, lane=self.lane)

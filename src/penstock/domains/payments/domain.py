@@ -33,6 +33,7 @@ PAYMENTS = Domain(
         UnknownPaymentLimit,
         UnknownPaymentRule,
     ),
+    metrics=METRICS,
     checks=(check_calendars,),
     hint=Hint(
         what="a payment, which becomes such an instruction when it is due",

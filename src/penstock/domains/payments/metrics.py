@@ -1,6 +1,6 @@
-"""The gauges of payments. What is dispatched is counted by the kernel, under the payment's lane."""
+"""The metrics of payments."""
 
-from penstock.base.meter import Gauge
+from penstock.base.meter import Counter, Gauge
 from penstock.postgres.statement import statement
 
 STUCK_PAYMENTS = statement(__package__, "stuck_payments.sql")
@@ -20,4 +20,15 @@ KEPT = Gauge(
     sql=KEPT_RESULT_COUNT,
 )
 
-METRICS = (STUCK, KEPT)
+STARTED = Counter(
+    "dispatch_workflow_started_total",
+    "Executions started: payments that the built-in engine has executed, and workflows.",
+    ("lane",),
+)
+START_FAILURES = Counter(
+    "dispatch_workflow_start_failures_total",
+    "Starts of executions that failed. A payment that is tried again may be counted again.",
+    ("lane",),
+)
+
+METRICS = (STARTED, START_FAILURES, STUCK, KEPT)
