@@ -1,8 +1,13 @@
 """Pages by cursor: no row is lost or shown twice, and a strange cursor is refused."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+import penstock
 from penstock.base.errors import InvalidInput
+from penstock.base.paging import cut_page
 from penstock.contract.paging import ID_MAX, read_id, take_page
 
 
@@ -24,6 +29,26 @@ def test_the_last_page_has_no_cursor() -> None:
     """Else a caller would have to ask once more to learn that there is nothing."""
     assert take_page([1, 2, 3], 3, lambda row: row) == ([1, 2, 3], None)
     assert take_page([1, 2, 3, 4], 3, lambda row: row) == ([1, 2, 3], "3")
+
+
+def test_a_search_that_ended_early_continues_where_it_ended() -> None:
+    """A filter that found too little has not seen all rows."""
+    assert cut_page([3, 7], 3, str, looked_until="9") == ([3, 7], "9")
+    assert cut_page([3, 7, 8, 9], 3, str, looked_until="9") == ([3, 7, 8], "8")
+
+
+def test_a_page_is_cut_in_one_place() -> None:
+    """Cuts of their own differed in what they returned as the cursor of the last page."""
+    source = Path(penstock.__file__).parent
+    cuts = re.compile(r"\[: ?limit\]|\[limit - 1\]")
+
+    found = {
+        str(path.relative_to(source))
+        for path in source.rglob("*.py")
+        if cuts.search(path.read_text(encoding="utf-8"))
+    }
+
+    assert found - {"domains/payments/inspect.py"} == {"base/paging.py"}
 
 
 def test_no_cursor_is_the_first_page() -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 from msgspec import Meta
 
 from penstock.base.errors import InvalidInput
+from penstock.base.paging import cut_page
 
 PAGE_MAX = 1_000  # Enough for any script, and still one short query.
 ID_MAX = 2**63 - 1  # Of a bigint.
@@ -36,6 +37,4 @@ def take_page(
     rows: Sequence[T], limit: int, cursor_of: Callable[[T], object]
 ) -> tuple[Sequence[T], str | None]:
     """Return up to `limit` of the rows, and the next page's cursor if there are more rows."""
-    if len(rows) <= limit:
-        return rows, None
-    return rows[:limit], str(cursor_of(rows[limit - 1]))
+    return cut_page(list(rows), limit, lambda row: str(cursor_of(row)))

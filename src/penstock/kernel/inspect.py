@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from penstock.base.paging import cut_page
 from penstock.kernel.errors import UnknownItem
 from penstock.kernel.item import ItemId
 from penstock.kernel.lane import read_lane
@@ -217,9 +218,10 @@ async def list_items(
         limit + 1 if only.is_exact else max(limit + 1, LOOKED_AT_MAX),
     )  # fmt: skip
     items = [_to_item(row) for row in rows if row["id"] is not None]
-    if len(items) > limit:
-        return ItemPage(items=items[:limit], next=items[limit - 1].id)
-    return ItemPage(items=items, next=rows[0]["looked_until"])
+    page, following = cut_page(
+        items, limit, lambda item: item.id, looked_until=rows[0]["looked_until"]
+    )
+    return ItemPage(items=page, next=following)
 
 
 def _id_bound(until: datetime | None) -> int:

@@ -399,7 +399,7 @@ async def test_a_wrong_reflow_is_refused_with_its_field(
         (SLOTS, {"colour": "red"}, "colour"),
         (f"{SLOTS}/moves", {"after": "x"}, "after"),
         (f"{SLOTS}/moves", {"after": "-1"}, "after"),
-        (f"{SLOTS}/moves", {"after": "1" * 19}, "after"),
+        (f"{SLOTS}/moves", {"after": "9" * 19}, "after"),
         (f"{SLOTS}/moves", {"reflowId": "0"}, "reflowId"),
         (f"{SLOTS}/moves", {"reflowId": "9223372036854775808"}, "reflowId"),
         (f"{SLOTS}/heatmap", {"until": text_of(NOON)}, "from"),

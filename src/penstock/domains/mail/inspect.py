@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from penstock.base.paging import cut_page
 from penstock.domains.mail.errors import UnknownMail
 from penstock.kernel.enqueue import check_instant
 from penstock.kernel.inspect import ID_MAX
@@ -126,9 +127,9 @@ async def list_mails(
     ids = await _find(db, only, before=before, limit=looked_max)
     rows = await db.fetch(READ_MAILS, ids)
     found = [_to_mail(row) for row in rows if only.status in (None, row["status"])]
-    if len(found) > limit:
-        return MailPage(mails=found[:limit], next=found[limit - 1].id)
-    return MailPage(mails=found, next=None if len(ids) < looked_max else ids[-1])
+    looked_until = None if len(ids) < looked_max else ids[-1]
+    page, following = cut_page(found, limit, lambda mail: mail.id, looked_until=looked_until)
+    return MailPage(mails=page, next=following)
 
 
 async def list_recipients(db: Queries, mail_id: int) -> list[RecipientView]:

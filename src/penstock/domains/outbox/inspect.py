@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.base.errors import InvalidInput
 from penstock.base.money import plain
+from penstock.base.paging import cut_page
 from penstock.domains.outbox.errors import UnknownInstruction
 from penstock.domains.outbox.instruction import AttemptState, State
 from penstock.kernel.enqueue import check_instant
@@ -137,10 +138,9 @@ async def list_instructions(
     looked_max = max(limit + 1, LOOKED_AT_MAX) if only.is_selective else limit + 1
     rows = await _look(db, only, before=ID_MAX if before is None else before, most=looked_max)
     found = [_to_view(row) for row in rows if _matches(row, only)]
-    if len(found) > limit:
-        return InstructionPage(instructions=found[:limit], next=found[limit - 1].item_id)
-    is_last = len(rows) < looked_max
-    return InstructionPage(instructions=found, next=None if is_last else rows[-1]["item_id"])
+    looked_until = None if len(rows) < looked_max else rows[-1]["item_id"]
+    page, following = cut_page(found, limit, lambda each: each.item_id, looked_until=looked_until)
+    return InstructionPage(instructions=page, next=following)
 
 
 async def _look(db: Queries, only: InstructionFilter, *, before: int, most: int) -> list[Row]:

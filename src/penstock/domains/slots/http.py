@@ -9,7 +9,7 @@ from penstock.base.errors import InvalidInput
 from penstock.calendar.instant import END_AT, EPOCH
 from penstock.contract.http import Call, Content, Endpoint, NoParameters, Reply, Stream, endpoint
 from penstock.contract.ndjson import NDJSON
-from penstock.contract.paging import take_page
+from penstock.contract.paging import read_id, take_page
 from penstock.domains.slots import batch, inspect, wire
 from penstock.domains.slots.assign import SlotRequest
 from penstock.domains.slots.batcher import SlotBatcher
@@ -84,7 +84,7 @@ async def list_moves(call: Call[wire.MoveQuery, None]) -> wire.MovePage:
     query = call.parameters
     async with call.connection() as db:
         found = await inspect.list_moves(
-            db, after=int(query.after or 0), reflow_id=query.reflow_id, limit=query.limit + 1
+            db, after=read_id(query.after) or 0, reflow_id=query.reflow_id, limit=query.limit + 1
         )
     page, following = take_page(found, query.limit, lambda each: each.move_id)
     return wire.MovePage(moves=[to_wire_move(move) for move in page], next=following)

@@ -48,7 +48,7 @@ class MoveQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, r
     """Which page of moves, of all reflows or of one."""
 
     reflow_id: Annotated[int, Meta(ge=1, le=2**63 - 1)] | None = None
-    after: Annotated[str, Meta(pattern="^[0-9]{1,18}$")] | None = None
+    after: str | None = None
     limit: Limit = 100
 
 
