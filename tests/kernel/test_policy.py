@@ -11,6 +11,7 @@ import pytest
 
 from penstock import kernel
 from penstock.base.errors import InvalidInput
+from penstock.base.settings import Settings
 from penstock.kernel.lane import FIELDS, Lane, create_lane, policy_of, set_lane
 from penstock.postgres.pool import Connection
 from tests.kernel.scene import MICROSECOND
@@ -40,6 +41,32 @@ async def test_every_column_of_the_table_is_a_field_and_the_other_way_round(
     columns = {row["column_name"] for row in rows}
 
     assert columns - {"lane_id", "name", "owner", "guards", "version"} == set(FIELDS)
+
+
+# Those of the dispatcher that the variables are taken from; in a table without it, 1 s and 0.1.
+DEFAULTS_OF_THE_ENVIRONMENT = {"backoff_base": timedelta(seconds=30), "backoff_jitter": 0.2}
+SET_BY_THE_ENVIRONMENT = {
+    name: field for name, field in FIELDS.items() if field.rule.setting is not None
+}
+
+
+@pytest.mark.parametrize("name", SET_BY_THE_ENVIRONMENT)
+def test_a_variable_for_new_lanes_has_the_default_and_the_range_of_its_field(name: str) -> None:
+    """The environment is read below the kernel, and repeats what it cannot import."""
+    field = SET_BY_THE_ENVIRONMENT[name]
+    setting = Settings.model_fields[str(field.rule.setting)]
+    limits = {
+        limit: getattr(each, limit)
+        for each in setting.metadata
+        for limit in ("ge", "le", "gt", "lt")
+        if hasattr(each, limit)
+    }
+
+    default = DEFAULTS_OF_THE_ENVIRONMENT.get(name, field.default)
+    # Without a low limit, a duration is above 0; the base is at most the cap, whatever that is.
+    low = {"gt": timedelta(0)} if field.rule.low is None else {"ge": field.rule.low}
+    high = {} if field.rule.high is None else {"le": field.rule.high}
+    assert (setting.default, limits) == (default, low | high)
 
 
 async def test_the_table_has_the_same_defaults(db: Connection) -> None:
