@@ -327,9 +327,9 @@ class Penstock:
                 await self._fix(db, created)
             for each in await self.lane_differences(db):
                 if each.field == "on_lost":  # It decides whether lost work may be repeated.
-                    self.log.warning("lane.differs", **asdict(each))
+                    self.log.warning("lane.differed", **asdict(each))
                 else:
-                    self.log.info("lane.differs", **asdict(each))
+                    self.log.info("lane.differed", **asdict(each))
 
     async def missing_lanes(self, db: Connection) -> list[str]:
         """Return the lanes of handlers that do not exist yet; opening the app creates them."""

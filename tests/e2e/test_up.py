@@ -88,7 +88,7 @@ async def test_sigterm_finishes_what_is_in_flight_and_leaves_the_rest(
         waiting = enqueue(folder, "gated", 2)
 
         up.process.send_signal(signal.SIGTERM)
-        up.wait_for("worker.stopping")
+        up.wait_for("worker.stop_requested")
         opening.write_bytes(b"")
 
         assert up.wait() == 0

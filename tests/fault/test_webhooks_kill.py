@@ -116,7 +116,7 @@ async def test_sigterm_finishes_deliveries_in_progress_and_starts_no_others(
             await asyncio.to_thread(first.wait_for, "worker.started")
             await receiver.wait_for(CONCURRENCY)
             first.process.send_signal(signal.SIGTERM)
-            await asyncio.to_thread(first.wait_for, "worker.stopping")
+            await asyncio.to_thread(first.wait_for, "worker.stop_requested")
             await tenant.send()
             answer.set()
             assert await asyncio.to_thread(first.wait) == 0

@@ -23,7 +23,7 @@ async def lines_at_start(app: Penstock) -> list[Any]:
     with capture_logs() as lines:
         async with app:
             pass
-    return [line for line in lines if line["event"] == "lane.differs"]
+    return [line for line in lines if line["event"] == "lane.differed"]
 
 
 async def test_a_changed_decorator_is_logged_at_start(dsn: str) -> None:

@@ -192,7 +192,7 @@ async def test_a_plain_function_keeps_its_lease_after_its_timeout(app: Penstock)
 
                 await until(is_renewed)
                 assert [line["event"] for line in lines if line["log_level"] == "warning"] == [
-                    "handler.overdue"
+                    "handler.overran"
                 ]
                 assert (await state_of(app.pool, item_id), calls) == ("leased", [1])
                 assert await app.pool.fetchval(TOKEN) == token

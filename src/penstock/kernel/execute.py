@@ -28,7 +28,7 @@ def watchdog_of(kind: AnyKind, log: Logger) -> Watchdog:
     seconds = kind.timeout.total_seconds()
     return Watchdog(
         kind.timeout,
-        on_over=lambda: log.warning("handler.overdue", timeout_seconds=seconds, **line),
+        on_over=lambda: log.warning("handler.overran", timeout_seconds=seconds, **line),
     )
 
 

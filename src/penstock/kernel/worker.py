@@ -114,7 +114,7 @@ class Worker:
                 supervise(lambda: self._find_lanes(group), name="find lanes", log=self.log)
             ):
                 await stop.wait()
-            self.log.info("worker.stopping", worker=self.name)
+            self.log.info("worker.stop_requested", worker=self.name)
             for runner in self._runners.values():
                 runner.stop(grace=self.grace)
             # Without a database nothing can be settled; the leases expire by themselves.
