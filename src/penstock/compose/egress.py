@@ -23,11 +23,17 @@ class EgressSettings(BaseSettings):
     """Ports that webhooks may reach, such as `80 443`. Absent: all."""
 
 
-def make_client() -> Client:
-    """Return a client that refuses every other address; it opens no connection by itself."""
+def make_client(egress: Egress | None = None) -> Client:
+    """Return a client that refuses every other address; it opens no connection by itself.
+
+    Without `egress`, those of the environment may be reached.
+    """
+    return Client(egress or _chosen_egress(), limits=process_limits())
+
+
+def _chosen_egress() -> Egress:
     chosen = section(EgressSettings)
-    egress = Egress(chosen.egress_allow, ports=frozenset(chosen.egress_ports) or None)
-    return Client(egress, limits=process_limits())
+    return Egress(chosen.egress_allow, ports=frozenset(chosen.egress_ports) or None)
 
 
 def hint_at_setting(url: str) -> str:

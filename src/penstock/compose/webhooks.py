@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from penstock.base.errors import MissingExtra
+from penstock.base.vault import Vault
 from penstock.compose.egress import EgressSettings, hint_at_setting, make_client
 from penstock.compose.kafka import (
     KafkaSettings,
@@ -23,6 +24,7 @@ from penstock.domains.webhooks.domain import WEBHOOKS
 from penstock.domains.webhooks.domain import build as build_domain
 from penstock.domains.webhooks.settings import WebhookSettings
 from penstock.domains.webhooks.subscription import SubscriptionService
+from penstock.integrations.http_client import Egress
 from penstock.integrations.kafka import metrics as kafka_metrics
 
 Closes: TypeAlias = list[Callable[[], Awaitable[None]]]
@@ -59,10 +61,13 @@ def _choose_publish(resources: Resources, closes: Closes) -> Publish | None:
 
 
 def open_subscriptions(data_dir: Path | None = None) -> SubscriptionService:
-    """Return the service that commands use; it holds no connection, so nothing has to be closed."""
-    return SubscriptionService(
-        vault=choose_vault(find_dsn(data_dir), data_dir), poster=make_client()
-    )
+    """Return the service that commands use."""
+    return make_subscriptions(choose_vault(find_dsn(data_dir), data_dir))
+
+
+def make_subscriptions(vault: Vault, egress: Egress | None = None) -> SubscriptionService:
+    """Return the service on a vault; it holds no connection, so nothing has to be closed."""
+    return SubscriptionService(vault=vault, poster=make_client(egress))
 
 
 def event_consumer(resources: Resources) -> Service:

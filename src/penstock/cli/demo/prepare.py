@@ -8,6 +8,7 @@ from pathlib import Path
 
 from penstock.base.vault import Vault, load_or_make_key, parse_keys
 from penstock.cli.demo.receivers import LOOPBACK
+from penstock.compose.webhooks import make_subscriptions
 from penstock.domains.mail.lanes import LANE as MAIL_LANE
 from penstock.domains.mail.relay import SmtpRelay, put_relay
 from penstock.domains.outbox.lanes import LANE as OUTBOX_LANE
@@ -15,8 +16,8 @@ from penstock.domains.outbox.rails.registry import SIMULATOR, list_rails, put_ra
 from penstock.domains.payments.lanes import LANE as PAYMENT_LANE
 from penstock.domains.slots.config import set_config
 from penstock.domains.webhooks.domain import LANE as WEBHOOK_LANE
-from penstock.domains.webhooks.subscription import NewSubscription, SubscriptionService
-from penstock.integrations.http_client import Client, Egress, process_limits
+from penstock.domains.webhooks.subscription import NewSubscription
+from penstock.integrations.http_client import Egress
 from penstock.kernel.lane import set_lane
 from penstock.postgres.pool import Connection
 
@@ -67,8 +68,7 @@ async def prepare(
     await put_rail(db, instant, vault=vault, who=WHO)
     relay = SmtpRelay(name="demo", host=LOOPBACK, port=smtp_port, tls="none")
     await put_relay(db, relay, vault=vault, who=WHO)
-    client = Client(Egress((ip_network(LOOPBACK),)), limits=process_limits())
-    await SubscriptionService(vault=vault, poster=client).create(
+    await make_subscriptions(vault, Egress((ip_network(LOOPBACK),))).create(
         db,
         NewSubscription(url=events_url, event_types=["payment.settled"], rate_limit=None),
         who=WHO,
