@@ -361,3 +361,29 @@ async def test_a_settlement_is_reported_with_a_signature(tmp_path: Path) -> None
         "status": "settled",
         "code": "SETTLED",
     }
+
+
+@pytest.mark.parametrize(
+    "request_head",
+    [
+        "nonsense",
+        "GET /ledger",
+        "GET http://[ HTTP/1.1",
+        "POST /payments HTTP/1.1\r\nContent-Length: many",
+        "POST /payments HTTP/1.1\r\nContent-Length: -1",
+        "POST /payments HTTP/1.1\r\nTransfer-Encoding: chunked",
+    ],
+)
+async def test_a_malformed_request_is_answered_and_its_connection_closed(
+    tmp_path: Path, request_head: str
+) -> None:
+    """Where the next request of the connection would begin is unknown."""
+    async with simulating(tmp_path) as (_, url):
+        reader, writer = await asyncio.open_connection("127.0.0.1", httpx.URL(url).port)
+        writer.write(f"{request_head}\r\n\r\n".encode())
+
+        answer = await asyncio.wait_for(reader.read(), PATIENCE)
+
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert b'"code":"INVALID"' in answer

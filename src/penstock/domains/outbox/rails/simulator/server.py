@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -78,6 +78,13 @@ class _Refused(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class _Malformed(_Refused):
+    """The request cannot be read, so the next one on its connection cannot be found either."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(HTTPStatus.BAD_REQUEST, message)
 
 
 class _Lost(Exception):
@@ -231,12 +238,13 @@ async def _serve_connection(
 ) -> None:
     """Answer requests until the client ends the connection, or an answer is ordered to be lost."""
     with suppress(ConnectionError, asyncio.IncompleteReadError, TimeoutError):
-        while True:
+        is_last = False
+        while not is_last:
             try:
                 request = await _read(reader)
                 status, body = await answer(request)
             except _Refused as refused:
-                status = refused.status
+                status, is_last = refused.status, isinstance(refused, _Malformed)
                 body = _encode(Answer(code="INVALID", message=str(refused)))
             except _Lost:
                 writer.transport.abort()
@@ -255,17 +263,32 @@ async def _read(reader: asyncio.StreamReader) -> _Request:
         except asyncio.LimitOverrunError:
             raise ConnectionError from None
         first, *lines = head.decode("latin-1").split("\r\n")
-        method, target, _ = first.split(" ", 2)
         pairs = (line.split(":", 1) for line in lines if ":" in line)
         headers = {name.strip().lower(): value.strip() for name, value in pairs}
-        length = int(headers.get("content-length", "0"))
+        method, place = _parse_first_line(first)
+        length = _parse_length(headers)
         if length > BODY_BYTES_MAX:
             raise ConnectionError
         body = await reader.readexactly(length)
-    place = urlsplit(target)
     return _Request(
         method=method, path=place.path, query=parse_qs(place.query), headers=headers, body=body
     )
+
+
+def _parse_first_line(line: str) -> tuple[str, SplitResult]:
+    try:
+        method, target, _ = line.split(" ", 2)
+        return method, urlsplit(target)
+    except ValueError as malformed:
+        raise _Malformed("the request line is not valid") from malformed
+
+
+def _parse_length(headers: dict[str, str]) -> int:
+    """Return the length of the body. A body in chunks is refused: no client of a rail sends one."""
+    text = headers.get("content-length", "0")
+    if "transfer-encoding" in headers or not (text.isascii() and text.isdigit()):
+        raise _Malformed("Content-Length must give the length of the body")
+    return int(text) if len(text) <= len(str(BODY_BYTES_MAX)) else BODY_BYTES_MAX + 1
 
 
 def _decode(body: bytes, kind: type[T]) -> T:
