@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.pages import cells_of, read
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "penstock"
 PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
@@ -43,6 +45,17 @@ def test_every_module_of_the_package_is_in_the_tree() -> None:
     }
 
     assert modules - modules_named() == set()
+
+
+def test_every_table_has_one_row() -> None:
+    """Two rows of one table would name different writers sooner or later."""
+    part = PAGE.partition("## Tables, and who writes them")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in part.splitlines() if line.startswith("| `")]
+    tables, _, _ = read("docs/reference/tables.md").partition("## States")
+
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+
+    assert sorted(named) == sorted(cells_of(tables))
 
 
 def test_the_tree_names_no_module_that_is_gone() -> None:
