@@ -22,7 +22,6 @@ PAYMENTS = Domain(
     migration_packages=("penstock.domains.payments",),
     lanes=(OwnedLane(name=LANE, policy=POLICY, guards=GUARDS),),
     settings=(PaymentSettings,),
-    metrics=METRICS,
     errors=(
         InvalidCalendar,
         PaymentClaimed,
