@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from penstock.compose.egress import make_client
 from penstock.contract import Resources
 from penstock.domains.outbox.rails.http_json import (
+    Headers,
     HttpAnswer,
     HttpRequest,
     make_rail,
@@ -35,6 +36,10 @@ class ClientExchange:
     def check_url(self, url: str) -> None:
         """Raise InvalidInput for a URL that this process may not reach."""
         self._client.check_url(url)
+
+    def check_headers(self, headers: Headers) -> None:
+        """Raise InvalidInput for a header that cannot be sent."""
+        self._client.check_headers(headers)
 
     async def exchange(self, request: HttpRequest, *, timeout: float) -> HttpAnswer:
         """Send once, and return the answer."""

@@ -105,6 +105,91 @@ async def test_every_attempt_has_the_same_key_and_body(exchange: ClientExchange)
     assert len({request.body for request in bank.requests}) == 1
 
 
+async def test_fields_inside_texts_and_headers_are_filled(exchange: ClientExchange) -> None:
+    """Sent as they are, two instructions would have one key: the second would never be paid."""
+    sent = [instruction(), instruction()]
+
+    async with receiving() as bank:
+        rail = rail_to(
+            bank.url_of(bank.host, ""),
+            exchange,
+            send={
+                "url": f"{bank.url_of(bank.host, '')}/of-{{participant_id}}/{{instruction_id}}",
+                "headers": {"X-Request": "pay-{key}", "X-Number": "{sequence_id}"},
+                "body": {
+                    "ref": "ACME-{instruction_id}",
+                    "list": ["{currency} {amount}", "k-{key}"],
+                },
+            },
+        )
+        for each in sent:
+            await rail.send(each, timeout=PATIENT)
+
+    for each, request in zip(sent, bank.requests, strict=True):
+        key = rail_key(each)
+        assert request.path == f"/of-acme/{each.instruction_id}"
+        assert request.headers["x-request"] == f"pay-{key}"
+        assert request.headers["x-number"] == str(each.sequence_id)
+        assert json.loads(request.body) == {
+            "ref": f"ACME-{each.instruction_id}", "list": ["EUR 12.50", f"{key}."],
+        }  # fmt: skip
+
+
+async def test_the_headers_of_a_query_are_filled(exchange: ClientExchange) -> None:
+    asked = instruction()
+
+    async with receiving(answers=[Reply(200, b"{}")]) as bank:
+        url = bank.url_of(bank.host, "")
+        query = {
+            "url": f"{url}/status",
+            "headers": {"X-Key": "{key}"},
+            "not_found": {"codes": ["UNKNOWN_TRANSFER"]},
+        }
+        await rail_to(url, exchange, query=query).query(asked, timeout=PATIENT)
+
+    assert bank.requests[0].headers["x-key"] == rail_key(asked)
+
+
+async def test_what_a_producer_wrote_is_not_a_template(exchange: ClientExchange) -> None:
+    """Braces in a value are part of the value, and stay a part of the field that they are in."""
+    given = '{key}", "amount": "999'
+
+    async with receiving() as bank:
+        url = bank.url_of(bank.host, "")
+        send = {"url": f"{url}/x?note={{payload.note}}", "body": {"note": "n: {payload.note}"}}
+        await rail_to(url, exchange, send=send).send(instruction(note=given), timeout=PATIENT)
+
+    (request,) = bank.requests
+    assert request.path == "/x?note=%7Bkey%7D%22%2C%20%22amount%22%3A%20%22999"
+    assert json.loads(request.body) == {"note": f"n: {given}"}
+
+
+@pytest.mark.parametrize(
+    ("note", "send"),
+    [
+        ("a\r\nX-Amount: 1", {"headers": {"X-Note": "n {payload.note}"}}),
+        ("a\r\nX-Amount: 1", {"headers": {"X-Note": "{payload.note}"}}),
+        ("Zoë", {"headers": {"X-Note": "{payload.note}"}}),
+        ({"a": 1}, {"headers": {"X-Note": "{payload.note}"}}),
+        ({"a": 1}, {"body": {"note": "n {payload.note}"}}),
+        (True, {"body": {"note": "n {payload.note}"}}),
+        ("..", {"path": "{payload.note}/x"}),
+    ],
+    ids=["lines", "only lines", "not ASCII", "object", "object in a text", "boolean", "dots"],
+)
+async def test_a_value_that_does_not_fit_its_place_stops_the_send(
+    exchange: ClientExchange, note: object, send: dict[str, Any]
+) -> None:
+    async with receiving() as bank:
+        url = bank.url_of(bank.host, "")
+        whole = {"body": {}, "url": f"{url}/{send.get('path', '')}"} | send
+        whole.pop("path", None)
+        got = await rail_to(url, exchange, send=whole).send(instruction(note=note), timeout=PATIENT)
+
+    assert isinstance(got, NotSent)
+    assert bank.requests == []
+
+
 def test_two_instructions_with_one_key_of_the_producer_have_two_keys_at_the_rail() -> None:
     """Keys of producers are unique per instruction only; the second one would not be paid."""
     keys = {
@@ -246,6 +331,31 @@ async def test_an_address_inside_is_refused_by_the_egress_rules() -> None:
         ({"query": {"url": "https://x/{nonsense}"}}, "config.query.url"),
         ({"idempotency_header": None, "send": {"url": "https://x/", "body": {}}},
          "config.key_valid_for_seconds"),
+        ({"idempotency_header": None,
+          "send": {"url": "https://x/", "body": {"id": "{instruction_id}"}}},
+         "config.key_valid_for_seconds"),
+        ({"send": {"url": "https://x/", "body": {}, "headers": {"idempotency-key": "{key}"}}},
+         "config.idempotency_header"),
+        ({"send": {"url": "https://x/", "body": {"a": "{Key}"}}}, "config.send.body.a"),
+        ({"send": {"url": "https://x/", "body": {"a": "{{key}}"}}}, "config.send.body.a"),
+        ({"send": {"url": "https://x/", "body": {"a": "x {key"}}}, "config.send.body.a"),
+        ({"send": {"url": "https://x/", "body": {"{key}": "x"}}}, "config.send.body.{key}"),
+        ({"send": {"url": "https://x/", "body": {"a": "x {destination.bic?}"}}},
+         "config.send.body.a"),
+        ({"send": {"url": "https://x/{destination.bic?}", "body": {}}}, "config.send.url"),
+        ({"send": {"url": "https://x/", "body": {}, "headers": {"X": "{secret}"}}},
+         "config.send.headers.X"),
+        ({"send": {"url": "https://x/", "body": {}, "headers": {"X": "a\r\nb"}}},
+         "config.send.headers.X"),
+        ({"send": {"url": "https://x/", "body": {}, "headers": {"{key}": "a"}}},
+         "config.send.headers.{key}"),
+        ({"idempotency_header": "Bad Name"}, "config.idempotency_header"),
+        ({"query": {"url": "https://x/{instruction_id}", "not_found": {"codes": ["N"]}}},
+         "config.query"),
+        ({"query": {"url": "https://x/", "headers": {"X": "{attempt}"}}},
+         "config.query.headers.X"),
+        ({"query": {"url": "https://x/{outbox_id}", "not_found": {"codes": ["N"]}}},
+         "config.query"),
         ({"query": {"url": "https://x/{key}"}}, "config.not_found_is_final_after_seconds"),
         ({"query": None}, "config.not_found_is_final_after_seconds"),
         ({"nonsense": 1}, "config"),

@@ -268,6 +268,32 @@ async def test_doctor_names_the_rails_that_instructions_wait_for(dsn: str) -> No
     assert "name" in LOGGABLE, "or it is printed as [redacted]"
 
 
+async def test_a_stored_template_that_cannot_be_filled_is_not_sent(resources: Resources) -> None:
+    """Such rows were accepted once; each instruction would go out under the same key."""
+    simulator = SimulatorService(resources=resources, chosen=SimulatorSettings())
+    closes: list[Any] = []
+    rails = make_rails(resources, simulator, closes)
+    await put(resources, replace(BANK, adapter="http_json", config=HTTP_CONFIG))
+    await resources.pool.execute(
+        """
+        UPDATE penstock.outbox_rail
+        SET config = jsonb_set(config, '{send,body}', '{"ref": "pay-{Key}"}')
+        """
+    )
+
+    with capture_logs() as lines:
+        found = await rails.find("bank")
+    finding = await check_rails(resources)
+
+    assert found is None
+    (unusable,) = [line for line in lines if line["event"] == "rail.unusable"]
+    reason = "config.send.body.ref: has a brace that is not part of a field"
+    assert reason in unusable["reason"]
+    assert (finding.verdict, finding.detail) == ("fail", f"bank cannot be used: {reason}")
+    for close in closes:
+        await close()
+
+
 async def test_secrets_are_sealed_kept_and_never_listed(resources: Resources) -> None:
     await put(resources, BANK, secret="s3cret", result_secret="r3sult")
     await put(resources, replace(BANK, concurrency_max=9))

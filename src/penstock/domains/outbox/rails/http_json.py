@@ -4,6 +4,7 @@ What must not be guessed is not: an answer without a code becomes `HTTP_<status>
 answer on a query, where a status is about the query and not about the money.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,15 +29,20 @@ from penstock.domains.outbox.rails.rail import (
 )
 from penstock.domains.outbox.rails.request_template import (
     check_template,
+    check_text,
     fields_of,
     fill,
+    fill_header,
     fill_url,
-    names_key,
+    is_header_value,
+    keys_in,
 )
 
 # After these kinds of CallFailed the rail has not received the request.
 NOT_SENT_KINDS = frozenset({"refused_address", "bad_name", "connect", "tls"})
 TEXT_LENGTH_MAX = 500  # Of a reference or a message of the rail.
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 
 Path = tuple[str | int, ...]  # Names of fields and positions in lists, from the outside in.
 Headers = Sequence[tuple[str, str]]
@@ -67,6 +73,10 @@ class Exchange(Protocol):
 
     def check_url(self, url: str) -> None:
         """Raise InvalidInput for a URL that cannot be reached from here."""
+        ...
+
+    def check_headers(self, headers: Headers) -> None:
+        """Raise InvalidInput for a header that cannot be sent."""
         ...
 
     async def exchange(self, request: HttpRequest, *, timeout: float) -> HttpAnswer:
@@ -142,28 +152,64 @@ def parse_config(config: Mapping[str, Any]) -> HttpJsonConfig:
         parsed = msgspec.convert(dict(config), HttpJsonConfig)
     except msgspec.ValidationError as refused:
         raise InvalidInput("config", str(refused)) from refused
-    check_template(parsed.send.url, path="config.send.url")
-    check_template(parsed.send.body, path="config.send.body")
+    _check_request(parsed.send, path="config.send")
     if parsed.query is not None:
-        check_template(parsed.query.url, path="config.query.url")
-        check_template(parsed.query.body, path="config.query.body")
+        _check_request(parsed.query, path="config.query")
     _check_key(parsed)
+    _check_query(parsed)
     _check_not_found(parsed)
     return parsed
 
 
+def _check_request(request: SendConfig | QueryConfig, *, path: str) -> None:
+    check_text(request.url, path=f"{path}.url")
+    check_template(request.body, path=f"{path}.body")
+    for name, value in request.headers.items():
+        field = f"{path}.headers.{name}"
+        _check_header_name(name, field=field)
+        check_text(value, path=field)
+        if not is_header_value(value):
+            raise InvalidInput(field, "contains a character that is not printable ASCII")
+
+
+def _check_header_name(name: str, *, field: str) -> None:
+    if not _HEADER_NAME.fullmatch(name):
+        raise InvalidInput(field, "is not the name of a header")
+
+
 def _check_key(config: HttpJsonConfig) -> None:
+    header = config.idempotency_header
+    if header is not None:
+        _check_header_name(header, field="config.idempotency_header")
+        if header.lower() in {name.lower() for name in config.send.headers}:
+            # Sent twice, it has two values, and the rail may take the other one for the key.
+            raise InvalidInput("config.idempotency_header", "is also one of send.headers")
     seconds = config.key_valid_for_seconds
     if seconds is None:
         return
     if seconds <= 0:
         raise InvalidInput("config.key_valid_for_seconds", "must be above 0")
-    has_key = config.idempotency_header is not None or names_key(
-        {"url": config.send.url, "body": config.send.body}
-    )
-    if not has_key:
-        reason = "needs idempotency_header, or {key} in the URL or the body"
+    if not _sent_keys(config):
+        reason = "needs idempotency_header, or {key} or {outbox_id} in URL, headers or body"
         raise InvalidInput("config.key_valid_for_seconds", reason)
+
+
+def _sent_keys(config: HttpJsonConfig) -> frozenset[str]:
+    sent = keys_in((config.send.url, config.send.headers, config.send.body))
+    return sent if config.idempotency_header is None else sent | {"key"}
+
+
+def _check_query(config: HttpJsonConfig) -> None:
+    if config.query is None:
+        return
+    asked = keys_in((config.query.url, config.query.headers, config.query.body))
+    if not asked:
+        # The answer would be about an earlier key of the instruction, or about any instruction.
+        raise InvalidInput("config.query", "needs {key} or {outbox_id} in URL, headers or body")
+    if not asked & _sent_keys(config):
+        # The rail never got it, so it would not find what it has paid.
+        named = " and ".join(sorted(asked))
+        raise InvalidInput("config.query", f"asks for {named}, which send does not contain")
 
 
 def _check_not_found(config: HttpJsonConfig) -> None:
@@ -228,7 +274,7 @@ class HttpJsonRail:
 
     def _send_request(self, instruction: Instruction) -> HttpRequest:
         config, fields = self.config.send, fields_of(instruction)
-        headers = [*self.headers, *config.headers.items()]
+        headers = self._headers(config.headers, fields, path="config.send.headers")
         if self.config.idempotency_header is not None:
             headers.append((self.config.idempotency_header, rail_key(instruction)))
         return HttpRequest(
@@ -241,22 +287,37 @@ class HttpJsonRail:
     def _query_request(self, config: QueryConfig, instruction: Instruction) -> HttpRequest:
         fields = fields_of(instruction)
         url = fill_url(config.url, fields, path="config.query.url")
-        headers = [*self.headers, *config.headers.items()]
+        headers = self._headers(config.headers, fields, path="config.query.headers")
         if config.body is None:
             return HttpRequest(method="GET", url=url, headers=headers)
         body = msgspec.json.encode(fill(config.body, fields, path="config.query.body"))
         return HttpRequest(method="POST", url=url, headers=headers, body=body)
 
+    def _headers(
+        self, templates: Mapping[str, str], fields: Mapping[str, Any], *, path: str
+    ) -> list[tuple[str, str]]:
+        filled = [
+            (name, fill_header(each, fields, path=f"{path}.{name}"))
+            for name, each in templates.items()
+        ]
+        return [*self.headers, *filled]
+
 
 def make_rail(config: HttpJsonConfig, secret: str | None, *, exchange: Exchange) -> HttpJsonRail:
-    """Return a rail; raises InvalidInput for a URL that this process may not reach."""
+    """Return a rail; raises InvalidInput for what this process may not reach or cannot send."""
     for path, template in (("send", config.send), ("query", config.query)):
         if template is not None:
             _check_url(template.url, exchange, path=f"config.{path}.url")
     headers = [("Content-Type", "application/json"), ("Accept", "application/json")]
     if secret is not None:
         headers.append((config.secret_header, config.secret_prefix + secret))
+    exchange.check_headers([*headers, *((name, "") for name in _header_names(config))])
     return HttpJsonRail(config=config, exchange=exchange, headers=headers)
+
+
+def _header_names(config: HttpJsonConfig) -> list[str]:
+    named = [*config.send.headers, *(config.query.headers if config.query else ())]
+    return named if config.idempotency_header is None else [*named, config.idempotency_header]
 
 
 def _check_url(template: str, exchange: Exchange, *, path: str) -> None:

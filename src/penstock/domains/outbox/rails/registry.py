@@ -160,16 +160,25 @@ async def check_rails(resources: Resources) -> Finding:
         if row["adapter"] not in known:
             faults.append(f"{row['rail_type']} needs the adapter {row['adapter']!r}")
         try:
+            _check_config(row)
             _open_secret(row, resources.vault)
             about = _about_results(row["rail_type"])
             _unseal(resources.vault, row["sealed_result_secret"], about)
         except SealBroken as broken:
             faults.append(str(broken))
+        except InvalidInput as refused:
+            faults.append(f"{row['rail_type']} cannot be used: {refused}")
     if faults:
         return Finding("fail", "outbox rails", "; ".join(faults))
     if not rows:
         return Finding("warn", "outbox rails", "none: instructions wait for a rail")
     return Finding("ok", "outbox rails", ", ".join(row["rail_type"] for row in rows))
+
+
+def _check_config(row: Row) -> None:
+    """Raise InvalidInput for a config that was stored before it would be refused."""
+    if row["adapter"] == HTTP_JSON:
+        parse_config(_decode_config(row))
 
 
 def _waiting_fault(row: Row) -> str:
@@ -271,7 +280,7 @@ class CachedRails:
             reason = "is for the embedded database; elsewhere PENSTOCK_OUTBOX_SIMULATOR allows it"
             raise InvalidInput("adapter", f"{name} {reason}")
         factory = self.adapters.get(name) or await asyncio.to_thread(_load_adapter, name)
-        config = msgspec.json.decode(row["config"], type=dict[str, Any])
+        config = _decode_config(row)
         return factory(config, _open_secret(row, self.resources.vault), self.resources)
 
 
@@ -307,10 +316,14 @@ def _check(rail: RailRow) -> str:
 
 def _to_row(row: Row) -> RailRow:
     fields = dict(row.items())
-    fields["config"] = msgspec.json.decode(fields["config"], type=dict[str, Any])
+    fields["config"] = _decode_config(row)
     fields["has_secret"] = fields.pop("sealed_secret") is not None
     fields["has_result_secret"] = fields.pop("sealed_result_secret") is not None
     return RailRow(**fields)
+
+
+def _decode_config(row: Row) -> dict[str, Any]:
+    return msgspec.json.decode(row["config"], type=dict[str, Any])
 
 
 def _seal(vault: Vault, secret: str | None, about: str) -> bytes | None:
