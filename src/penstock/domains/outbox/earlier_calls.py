@@ -60,13 +60,15 @@ class PaidRow(msgspec.Struct, frozen=True):
 class PastCalls(msgspec.Struct, frozen=True, kw_only=True):
     """The earlier calls of an instruction that was tried before, or is reported as paid.
 
-    `doubts` are the tokens of attempts that may have paid, without those that were cleared.
+    `doubts` are the tokens of attempts that may have paid, without those that were cleared;
+    `first_doubt_at` is when the first of them was claimed.
     `was_failed`: it ended as FAILED, and a person has released it.
     """
 
     first_called_at: datetime | None = None
     last_ended_at: datetime | None = None
     last_lost_at: datetime | None = None
+    first_doubt_at: datetime | None = None
     doubts: Sequence[int] = ()
     late: Sequence[LateResult] = ()
     paid: PaidRow | None = None
@@ -117,6 +119,10 @@ class AskPerson:
 
 
 Finding: TypeAlias = Paid | Refused | MaySend | AskAgain | AskPerson
+
+RAIL_CHANGED = AskPerson(
+    "RAIL_CHANGED", "the rail was changed after the call, and what it promises now does not count"
+)
 
 
 def find_known(past: PastCalls) -> Paid | Refused | MaySend | None:
@@ -171,6 +177,8 @@ def find_without_query(past: PastCalls, *, rail: LoadedRail, now: datetime) -> F
     """Return what can be decided about a rail that answers no queries."""
     if not past.doubts:
         return MaySend("NO_DOUBT")
+    if not _has_promises(past, rail):
+        return RAIL_CHANGED
     if _is_key_valid(past, rail=rail, now=now):
         return MaySend("SAME_KEY")
     return AskPerson("CANNOT_VERIFY", "the rail answers no queries, and its key is not valid")
@@ -227,6 +235,8 @@ def _find_from_code(
 def _find_from_absence(past: PastCalls, *, rail: LoadedRail, now: datetime) -> Finding:
     if not past.doubts:
         return MaySend("NO_DOUBT")
+    if not _has_promises(past, rail):
+        return RAIL_CHANGED
     final_after = rail.rail.properties.not_found_is_final_after
     final_at = None
     if final_after is not None:
@@ -240,6 +250,16 @@ def _find_from_absence(past: PastCalls, *, rail: LoadedRail, now: datetime) -> F
     if final_at is not None:
         return AskAgain(reason="the rail does not know it yet", at=final_at)
     return AskPerson("CANNOT_VERIFY", "the rail does not know it, which proves nothing there")
+
+
+def _has_promises(past: PastCalls, rail: LoadedRail) -> bool:
+    """Return whether the calls in doubt were made under the row that the rail has now.
+
+    Under another row they may have had no key, or have gone to another address, or have lasted
+    longer: neither a key nor an absence proves anything then.
+    """
+    since = rail.promises_since
+    return since is None or (past.first_doubt_at is not None and past.first_doubt_at >= since)
 
 
 def _is_key_valid(past: PastCalls, *, rail: LoadedRail, now: datetime) -> bool:

@@ -125,6 +125,7 @@ def _to_past(row: Row) -> PastCalls:
         first_called_at=row["first_called_at"],
         last_ended_at=row["last_ended_at"],
         last_lost_at=row["last_lost_at"],
+        first_doubt_at=row["first_doubt_at"],
         doubts=row["doubts"] or (),
         late=_late.decode(row["late"]) if row["late"] is not None else (),
         paid=_paid.decode(row["paid"]) if row["paid"] is not None else None,

@@ -30,6 +30,7 @@ from penstock.domains.outbox.commands.rails import code as code_group
 from penstock.domains.outbox.commands.rails import rail as rail_group
 from penstock.domains.outbox.errors import NoSimulator, UnknownCode, UnknownRail
 from penstock.domains.outbox.http.rails import RailsApi, endpoints
+from penstock.domains.outbox.lanes import LANE
 from penstock.domains.outbox.rails.codes import Code, put_code, shipped_codes
 from penstock.domains.outbox.rails.rail import Rail
 from penstock.domains.outbox.rails.registry import (
@@ -43,9 +44,12 @@ from penstock.domains.outbox.rails.registry import (
 )
 from penstock.domains.outbox.rails.simulator.service import SimulatorService
 from penstock.domains.outbox.rails.simulator.settings import SimulatorSettings
+from penstock.kernel.claim import Cursor, SlotRange, claim
+from penstock.kernel.lane import read_lane
 from penstock.postgres.pool import Pool, Queries
 from penstock.testing import run_due
 from tests.api.scene import called
+from tests.domains.outbox.sending.scene import accept
 
 BANK = RailRow(rail_type="bank", adapter="own", code_set="iso20022", destination_scheme="sepa")
 HTTP_CONFIG = {
@@ -268,6 +272,122 @@ async def test_doctor_names_the_rails_that_instructions_wait_for(dsn: str) -> No
     assert "name" in LOGGABLE, "or it is printed as [redacted]"
 
 
+async def since(rails: CachedRails) -> datetime:
+    found = await rails.find("bank")
+    assert found is not None
+    assert found.promises_since is not None
+    return found.promises_since
+
+
+CHANGES: dict[str, tuple[dict[str, Any], bool]] = {
+    "config": ({"config": {"x": 2}}, True),
+    "adapter": ({"adapter": "simulator"}, True),
+    "shorter timeout": ({"timeout": timedelta(seconds=5)}, True),
+    "longer timeout": ({"timeout": timedelta(seconds=45)}, False),
+    "concurrency": ({"concurrency_max": 7}, False),
+    "codes": ({"code_set": "nacha"}, False),
+    "destinations": ({"destination_scheme": "any"}, False),
+    "nothing": ({}, False),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+async def test_a_change_of_where_and_how_is_called_begins_new_promises(
+    rails: CachedRails, resources: Resources, case: str
+) -> None:
+    """What was called under the old row had perhaps no key, or another address."""
+    changes, is_new = CHANGES[case]
+    await put(resources, replace(BANK, config={"x": 1}))
+    before = await since(rails)
+
+    await put(resources, replace(replace(BANK, config={"x": 1}), **changes))
+
+    assert (await since(rails) > before) == is_new
+
+
+async def test_a_new_secret_and_a_change_by_hand_begin_new_promises(
+    rails: CachedRails, resources: Resources
+) -> None:
+    """Another account at the bank does not find the payments of the first."""
+    await put(resources, BANK)
+    first = await since(rails)
+    await put(resources, BANK, result_secret="r3sult")
+    reported = await since(rails)
+
+    await put(resources, BANK, secret="s3cret")
+    second = await since(rails)
+    await resources.pool.execute("""UPDATE penstock.outbox_rail SET config = '{"url": "x"}'""")
+    third = await since(rails)
+
+    assert first == reported < second < third
+
+
+async def test_the_address_of_the_simulator_is_no_promise(
+    rails: CachedRails, resources: Resources
+) -> None:
+    """It has another port at each start, and its ledger stays."""
+    await put(resources, replace(BANK, adapter="simulator", config={"url": "http://127.0.0.1:1"}))
+    before = await since(rails)
+
+    await put(resources, replace(BANK, adapter="simulator", config={"url": "http://127.0.0.1:2"}))
+
+    assert await since(rails) == before
+
+
+async def test_a_rail_that_is_removed_and_put_again_begins_new_promises(
+    rails: CachedRails, resources: Resources
+) -> None:
+    await put(resources, BANK)
+    before = await since(rails)
+    async with resources.pool.acquire() as db:
+        await remove_rail(db, "bank", who="test")
+
+    await put(resources, BANK)
+
+    # A process may use the removed row for half a second.
+    assert await since(rails) > before + timedelta(seconds=4)
+
+
+async def test_a_change_while_instructions_are_in_doubt_has_a_notice(
+    dsn: str, tmp_path: Path
+) -> None:
+    """A person must know that what the new row promises does not decide about them."""
+    body = {"adapter": "http_json", "code_set": "iso20022", "config": HTTP_CONFIG}
+    other = HTTP_CONFIG | {"is_asynchronous": True}
+    file = tmp_path / "bank.json"
+    file.write_text(json.dumps(HTTP_CONFIG))
+    async with (
+        Penstock(dsn=dsn, domains=[composed.DOMAIN]) as app,
+        called(app, create_app(app)) as callers,
+    ):
+        await callers.admin.put("/outbox/rails/bank", json=body)
+        await in_flight(app.pool)
+
+        harmless = await callers.admin.put("/outbox/rails/bank", json=body | {"concurrency_max": 3})
+        changed = await callers.admin.put("/outbox/rails/bank", json=body | {"config": other})
+        told = await command(
+            dsn, rail_group, "put", "bank", "--adapter", "http_json", "--code-set", "iso20022",
+            "--config", str(file),
+        )  # fmt: skip
+        removed = await callers.admin.delete("/outbox/rails/bank")
+        await callers.admin.put("/outbox/rails/bank", json=body)
+        removed_told = await command(dsn, rail_group, "remove", "bank")
+
+    notice = "0 instructions of bank are unknown and 1 in flight"
+    assert "notice" not in harmless.json()
+    for each in (changed.json()["notice"], removed.json()["notice"], told, removed_told):
+        assert notice in each
+
+
+async def in_flight(pool: Pool) -> None:
+    """Have an instruction of the rail `bank` claimed."""
+    async with pool.acquire() as db:
+        await accept(db, "i1", rail_type="bank")
+        lane = await read_lane(db, LANE)
+        slots = SlotRange(ahead=timedelta(0))
+        await claim(db, lane.lane_id, Cursor(), limit=1, worker="w", slots=slots)
+
+
 async def test_a_stored_template_that_cannot_be_filled_is_not_sent(resources: Resources) -> None:
     """Such rows were accepted once; each instruction would go out under the same key."""
     simulator = SimulatorService(resources=resources, chosen=SimulatorSettings())
@@ -392,7 +512,7 @@ async def test_rails_are_put_listed_and_removed_over_rest(admin: AsyncClient) ->
     assert put.json()["has_secret"]
     assert "s3cret" not in listed.text
     assert [each["rail_type"] for each in listed.json()["rails"]] == ["bank"]
-    assert removed == [204, 404]
+    assert removed == [200, 404]
 
 
 async def test_a_mistyped_adapter_or_set_of_codes_has_a_notice(admin: AsyncClient) -> None:
@@ -443,6 +563,18 @@ async def test_the_ledger_is_shown_only_where_the_simulator_runs(admin: AsyncCli
 
 
 async def run(dsn: str, group: click.Group, *arguments: str, text: str = "") -> list[Any]:
+    """Run a command, and return the lines of JSON that it prints."""
+    return [json.loads(line) for line in (await invoke(dsn, group, *arguments, text=text))[0]]
+
+
+async def command(dsn: str, group: click.Group, *arguments: str) -> str:
+    """Run a command, and return what it says to a person."""
+    return (await invoke(dsn, group, *arguments))[1]
+
+
+async def invoke(
+    dsn: str, group: click.Group, *arguments: str, text: str = ""
+) -> tuple[list[str], str]:
     """Run a command in a thread, as it has an event loop of its own."""
     runner = CliRunner(env={"PENSTOCK_DATABASE_URL": dsn})
     read_once.cache_clear()
@@ -451,7 +583,7 @@ async def run(dsn: str, group: click.Group, *arguments: str, text: str = "") -> 
     )
     read_once.cache_clear()
     assert result.exit_code == 0, result.output
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    return result.stdout.splitlines(), result.stderr
 
 
 async def test_rails_are_put_listed_and_removed_by_commands(dsn: str, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -203,6 +203,7 @@ def loaded(
     rail_type: str = "loopback",
     timeout: timedelta = timedelta(seconds=30),
     concurrency_max: int = 50,
+    promises_since: datetime | None = None,
     **properties: Any,
 ) -> LoadedRail:
     """Return a rail of a ledger on this port."""
@@ -212,4 +213,5 @@ def loaded(
         codes=CODES,
         timeout=timeout,
         concurrency_max=concurrency_max,
+        promises_since=promises_since,
     )

@@ -117,8 +117,9 @@ def list_(*, data_dir: Path | None, as_json: bool) -> None:
 @data_dir_option
 def remove(*, rail_type: str, data_dir: Path | None) -> None:
     """Remove a rail; its instructions wait."""
-    ask(data_dir, lambda db: remove_rail(db, rail_type, who=operator()))
+    notice = ask(data_dir, lambda db: remove_rail(db, rail_type, who=operator()))
     click.echo(f"rail {rail_type} is removed", err=True)
+    echo_notice(notice)
 
 
 @click.group()

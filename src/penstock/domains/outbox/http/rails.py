@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
 from penstock.base.vault import Vault
 from penstock.contract.http import Call, Endpoint, NoParameters, endpoint
 from penstock.domains.outbox.rails import codes, registry, wire
@@ -47,10 +49,12 @@ async def list_rails(call: Call[NoParameters, None]) -> wire.Rails:
     return wire.Rails(rails=[wire.to_wire_rail(each) for each in found])
 
 
-async def remove_rail(call: Call[wire.RailRef, None]) -> None:
+async def remove_rail(call: Call[wire.RailRef, None]) -> wire.RemovedRail:
     """Remove a rail."""
+    rail_type = call.parameters.rail_type
     async with call.connection() as db:
-        await registry.remove_rail(db, call.parameters.rail_type, who=call.who)
+        notice = await registry.remove_rail(db, rail_type, who=call.who)
+    return wire.RemovedRail(rail_type=rail_type, notice=notice or UNSET)
 
 
 async def list_codes(call: Call[wire.CodeQuery, None]) -> wire.Codes:
@@ -93,7 +97,7 @@ def endpoints(api: RailsApi) -> tuple[Endpoint, ...]:
             body_bytes_max=2 * registry.CONFIG_BYTES_MAX,
         ),
         endpoint(
-            "DELETE", "/outbox/rails/{rail_type}", remove_rail, scope="admin", statuses=(204,),
+            "DELETE", "/outbox/rails/{rail_type}", remove_rail, scope="admin",
             summary="Remove a rail; its instructions wait",
         ),
         endpoint(

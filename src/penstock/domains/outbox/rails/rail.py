@@ -6,7 +6,7 @@ means: the rows of the rail's code set do.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from hashlib import sha256
 from typing import Literal, Protocol, TypeAlias
@@ -94,7 +94,11 @@ class Rail(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedRail:
-    """A rail's row with its adapter and its codes, as the handler uses it."""
+    """A rail's row with its adapter and its codes, as the handler uses it.
+
+    `promises_since`: the row promises nothing about calls of attempts that were claimed before, as
+    those were made under another row. None if there was no other.
+    """
 
     rail_type: str
     rail: Rail
@@ -102,6 +106,7 @@ class LoadedRail:
     timeout: timedelta
     concurrency_max: int
     destination_scheme: DestinationScheme = "any"
+    promises_since: datetime | None = None
 
     def classify(self, code: str) -> CodeClass:
         """Return the class of a code; one that has no row is unknown."""

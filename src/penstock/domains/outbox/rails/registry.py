@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from penstock.base.aio import outcome_of
+from penstock.base.clock import boot_seconds
 from penstock.base.errors import InvalidInput, SealBroken
 from penstock.base.vault import Vault
 from penstock.contract import Finding, Resources
@@ -34,6 +35,7 @@ LIST_RAILS = statement(__package__, "list_rails.sql")
 PUT_RAIL = statement(__package__, "put_rail.sql")
 REMOVE_RAIL = statement(__package__, "remove_rail.sql")
 READ_RESULT_SECRET = statement(__package__, "read_result_secret.sql")
+COUNT_UNCOVERED = statement(__package__, "count_uncovered.sql")
 COUNT_WITHOUT_RAIL = statement(__package__, "count_without_rail.sql")
 READ_SCHEME = statement(__package__, "read_scheme.sql")
 READ_VERSION = statement(__package__, "read_rail_version.sql")
@@ -69,6 +71,7 @@ class RailRow:
     has_secret: bool = False
     has_result_secret: bool = False
     updated_at: datetime | None = None
+    promises_since: datetime | None = None  # Calls of attempts claimed before are not covered.
 
 
 async def list_rails(db: Queries) -> list[RailRow]:
@@ -111,22 +114,43 @@ async def put_rail(
 
 
 async def find_notice(db: Queries, rail: RailRow) -> str | None:
-    """Return what a person should know who has just set up a rail: a name may be mistyped."""
+    """Return what a person should know who has just set up a rail.
+
+    A name may be mistyped; and of what was called before the change, the promises prove nothing.
+    """
     notices: list[str] = []
     if rail.adapter not in adapter_names():
         # Another process may have it.
         notices.append(f"no package of this installation offers the adapter {rail.adapter!r}")
     if not await list_codes(db, rail.code_set):
         notices.append(f"the set {rail.code_set!r} has no codes, so an answer's code is unknown")
-    return "; ".join(notices) or None
+    uncovered = await find_uncovered(db, rail.rail_type)
+    return "; ".join(notices if uncovered is None else [*notices, uncovered]) or None
 
 
-async def remove_rail(db: Connection, rail_type: str, *, who: str) -> None:
-    """Remove a rail; its instructions wait until there is one of this type again."""
+async def remove_rail(db: Connection, rail_type: str, *, who: str) -> str | None:
+    """Remove a rail; its instructions wait until there is one of this type again.
+
+    Returns what a person should know who has just removed it.
+    """
     async with db.transaction():
         if await db.fetchval(REMOVE_RAIL, rail_type) is None:
             raise UnknownRail(rail_type)
         await audit(db, who, "outbox_rail.removed", subject=rail_type)
+    return await find_uncovered(db, rail_type)
+
+
+async def find_uncovered(db: Queries, rail_type: str) -> str | None:
+    """Return how many instructions were called under another row of the rail, if there are any."""
+    row = await db.fetchrow(COUNT_UNCOVERED, rail_type, LANE)
+    assert row is not None, "the statement counts"
+    if not row["unknown"] and not row["in_flight"]:
+        return None
+    return (
+        f"{row['unknown']} instructions of {rail_type} are unknown and {row['in_flight']} in "
+        "flight: neither a key nor an absence decides about a call that was made before the "
+        "change, so a person has to"
+    )
 
 
 async def read_result_secret(db: Queries, rail_type: str, *, vault: Vault) -> str | None:
@@ -233,11 +257,12 @@ class CachedRails:
     def _is_fresh(self) -> bool:
         if self._checked_at is None:
             return False
-        age = asyncio.get_running_loop().time() - self._checked_at
+        age = boot_seconds() - self._checked_at
         return age < self.check_interval.total_seconds()
 
     async def _refresh(self) -> None:
-        started = asyncio.get_running_loop().time()
+        # The loop's clock stops with the machine: after that, an old row would pass for a new one.
+        started = boot_seconds()
         async with self.resources.pool.acquire() as db:
             # Before the rows: what changes in between is read again at the next check.
             version = await db.fetchval(READ_VERSION)
@@ -268,6 +293,7 @@ class CachedRails:
                 timeout=row["timeout"],
                 concurrency_max=row["concurrency_max"],
                 destination_scheme=row["destination_scheme"],
+                promises_since=row["promises_since"],
             )
         return loaded
 

@@ -14,6 +14,10 @@ Name = Annotated[str, Meta(min_length=1, max_length=63)]
 CodeText = Annotated[str, Meta(min_length=1, max_length=64)]
 ShortText = Annotated[str, Meta(max_length=200)]
 Secret = Annotated[str, Meta(min_length=1, max_length=4_096)]
+Notice = Annotated[
+    str | UnsetType,
+    Meta(description="Only in the answer to a change: a mistyped name, or calls in doubt."),
+]
 
 
 class RailRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,10 +52,18 @@ class Rail(Struct, frozen=True, kw_only=True):
     has_secret: bool
     has_result_secret: bool
     updated_at: datetime | None
-    notice: Annotated[
-        str | UnsetType,
-        Meta(description="Only in the answer to a change: a name may be mistyped."),
-    ] = UNSET
+    promises_since: Annotated[
+        datetime | None,
+        Meta(description="What the rail promises counts for attempts claimed from then on."),
+    ]
+    notice: Notice = UNSET
+
+
+class RemovedRail(Struct, frozen=True, kw_only=True):
+    """A rail that is gone."""
+
+    rail_type: str
+    notice: Notice = UNSET
 
 
 class Rails(Struct, frozen=True, kw_only=True):
@@ -138,6 +150,7 @@ def to_wire_rail(row: registry.RailRow, notice: str | None = None) -> Rail:
         has_secret=row.has_secret,
         has_result_secret=row.has_result_secret,
         updated_at=row.updated_at,
+        promises_since=row.promises_since,
         notice=notice or UNSET,
     )
 

@@ -7,7 +7,8 @@
 -- OFFSET 0 keeps `tried` apart, so that nothing else is looked up for most instructions.
 SELECT i.outbox_id, i.item_id, i.instruction_id, i.participant_id, i.sequence_id, i.idempotency_key,
     i.rail_type, i.payload, i.amount, i.currency, i.created_at,
-    past.first_called_at, past.last_ended_at, past.last_lost_at, past.doubts, past.late,
+    past.first_called_at, past.last_ended_at, past.last_lost_at, past.first_doubt_at, past.doubts,
+    past.late,
     coalesce(past.paid, (
         SELECT json_build_object('rail_reference', r.rail_reference, 'rail_code', r.rail_code)
         FROM penstock.outbox_result AS r
@@ -23,8 +24,8 @@ LEFT JOIN (
         SELECT min(a.claimed_at) FILTER (WHERE a.is_call) AS first_called_at,
             max(a.settled_at) FILTER (WHERE a.is_call AND a.outcome <> 'lost') AS last_ended_at,
             max(a.settled_at) FILTER (WHERE a.outcome = 'lost') AS last_lost_at,
-            array_agg(a.token) FILTER (WHERE a.is_call AND a.outcome IN ('lost', 'hold')
-                AND a.attempt > coalesce(cleared.attempt_no, 0)) AS doubts,
+            min(a.claimed_at) FILTER (WHERE a.is_doubt) AS first_doubt_at,
+            array_agg(a.token) FILTER (WHERE a.is_doubt) AS doubts,
             (
                 SELECT json_agg(json_build_object(
                     'token', l.token, 'outcome', l.outcome, 'result', l.result))
@@ -41,18 +42,22 @@ LEFT JOIN (
                 WHERE f.outbox_id = tried.outbox_id AND f.state = 'FAILED'
             ) AS was_failed
         FROM (
-            SELECT claimed_at, settled_at, outcome, token, attempt,
-                outcome = 'lost' OR coalesce(result -> 'called' = 'true', false)
-                    OR (outcome = 'hold' AND result IS NULL AND reason LIKE 'unknown: %') AS is_call
-            FROM penstock.attempt
-            WHERE item_id = tried.item_id
-        ) AS a
-        CROSS JOIN LATERAL (
             SELECT max(attempt_no) AS attempt_no
             FROM penstock.outbox_attempt AS z
             WHERE z.outbox_id = tried.outbox_id
                 AND ((z.state = 'ZOMBIE_REQUEUE' AND z.error_code <> 'SAME_KEY')
                     OR (z.state = 'FAILED' AND z.error_code IN ('NOT_PAID', 'TERMINAL')))
         ) AS cleared
+        CROSS JOIN LATERAL (
+            SELECT t.claimed_at, t.settled_at, t.outcome, t.token, called.is_call,
+                called.is_call AND t.outcome IN ('lost', 'hold')
+                    AND t.attempt > coalesce(cleared.attempt_no, 0) AS is_doubt
+            FROM penstock.attempt AS t
+            CROSS JOIN LATERAL (
+                SELECT t.outcome = 'lost' OR coalesce(t.result -> 'called' = 'true', false)
+                    OR (t.outcome = 'hold' AND t.result IS NULL AND t.reason LIKE 'unknown: %')
+            ) AS called (is_call)
+            WHERE t.item_id = tried.item_id
+        ) AS a
     ) AS past
 ) ON true;
