@@ -8,12 +8,14 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Protocol, TypeVar, assert_never
 
 from msgspec.structs import replace
 
+from penstock.base.aio import outcome_of
 from penstock.base.clock import Clock, instant
-from penstock.base.log import Logger
+from penstock.base.log import Logger, describe
 from penstock.base.watchdog import Watchdog
 from penstock.domains.outbox.check_call import CallChecker, IntendedCall, Permit
 from penstock.domains.outbox.earlier_calls import (
@@ -29,7 +31,7 @@ from penstock.domains.outbox.earlier_calls import (
     find_known,
     find_without_query,
 )
-from penstock.domains.outbox.ending import RailEnding, hold_unknown
+from penstock.domains.outbox.ending import hold_unknown, make_ending
 from penstock.domains.outbox.instruction import Instruction
 from penstock.domains.outbox.loader import LoadedInstruction, OutboxRef
 from penstock.domains.outbox.probe import Probe, pass_by
@@ -38,9 +40,10 @@ from penstock.domains.outbox.rails.rail import (
     NO_RAIL,
     LoadedRail,
     NoAnswer,
+    NotFound,
     NotSent,
+    QueryResult,
     RailAnswer,
-    SendResult,
 )
 from penstock.domains.outbox.verdict import Stop
 from penstock.kernel.item import AnyItem, Dead, Done, Hold, Item, Outcome, Retry, Snooze
@@ -166,10 +169,18 @@ class Send:
         if not rail.rail.properties.can_query:
             return find_without_query(past, rail=rail, now=instant(self.clock))
         self.probe("before_query")
-        found = await self._within(rail.timeout, rail.rail.query, instruction)
+        found = await self._ask(instruction, rail)
         return find_from_answer(
             found, past, instruction=instruction, rail=rail, now=instant(self.clock)
         )
+
+    async def _ask(self, instruction: Instruction, rail: LoadedRail) -> QueryResult:
+        """Ask the rail; an adapter that raises, or returns something else, has no answer."""
+        found = await outcome_of(self._within(rail.timeout, rail.rail.query, instruction))
+        if isinstance(found, Exception):
+            self.log.error("rail.failed", name=rail.rail_type, **describe(found))
+            return NoAnswer("the adapter failed")
+        return _to_query_result(found)
 
     async def _check(self, item: AnyItem, instruction: Instruction) -> Permit | Snooze:
         """Return the permit, or what keeps the call from being made: lease, switch, report."""
@@ -205,7 +216,7 @@ class Send:
 
     def _outcome(
         self,
-        result: SendResult,
+        result: object,
         instruction: Instruction,
         rail: LoadedRail,
         *,
@@ -220,13 +231,16 @@ class Send:
             case RailAnswer():
                 outcome = _classified(result, instruction, rail, is_doubtful=is_doubtful)
             case NotSent(reason):
-                text = to_text(reason)
-                ending = RailEnding(state="RETRYABLE", error_code="NOT_SENT", error_message=text)
-                outcome = _unknown("NOT_SENT", text) if is_doubtful else Retry(text, result=ending)
+                ending = make_ending("RETRYABLE", error_code="NOT_SENT", error_message=reason)
+                outcome = (
+                    _unknown("NOT_SENT", reason)
+                    if is_doubtful
+                    else Retry(to_text(reason), result=ending)
+                )
             case NoAnswer(reason):
                 outcome = _unknown("NO_ANSWER", reason, called=True)
-            case _:
-                assert_never(result)
+            case _:  # Adapters are of other packages: no type checker has seen all of them.
+                outcome = _unknown("NO_ANSWER", _foreign(result), called=True)
         if isinstance(outcome, Hold):
             self.log.warning(
                 "instruction.unknown",
@@ -245,62 +259,42 @@ def _full(rail: LoadedRail) -> Snooze:
 def _classified(
     answer: RailAnswer, instruction: Instruction, rail: LoadedRail, *, is_doubtful: bool
 ) -> Outcome:
-    code = to_text(answer.code)
-    reference = None if answer.reference is None else to_text(answer.reference)
-    message = None if answer.message is None else to_text(answer.message)
     meaning = rail.classify(answer.code)
     properties = rail.rail.properties
+    said = partial(make_ending, called=True, rail_code=answer.code, rail_reference=answer.reference)
+    message = to_text(answer.message or f"answered with {answer.code}")
     if meaning in {"paid", "pending"} and differs(answer, instruction):
-        return _unknown(
-            "AMOUNT_MISMATCH",
-            "the rail reports another amount or currency",
-            called=True,
-            rail_code=code,
-            rail_reference=reference,
+        reason = "the rail reports another amount or currency"
+        return hold_unknown(
+            reason, said("UNKNOWN", error_code="AMOUNT_MISMATCH", error_message=reason)
         )
     match meaning:
         case "paid" | "pending":
             is_pending = meaning == "pending" or properties.is_asynchronous
-            return Done(
-                RailEnding(
-                    state="DISPATCHED",
-                    called=True,
-                    rail_code=code,
-                    rail_reference=reference,
-                    is_pending=is_pending,
-                    awaits_settlement=is_pending and properties.can_query,
-                )
-            )
+            awaits = is_pending and properties.can_query
+            return Done(said("DISPATCHED", is_pending=is_pending, awaits_settlement=awaits))
         case "terminal" if not (is_doubtful and properties.can_query):
-            ending = RailEnding(
-                state="FAILED",
-                called=True,
-                rail_code=code,
-                rail_reference=reference,
-                error_code="TERMINAL",
-                error_message=message,
-            )
-            return Dead(message or f"refused with {code}", ending)
+            ending = said("FAILED", error_code="TERMINAL", error_message=answer.message)
+            return Dead(message, ending)
         case "retryable" if not is_doubtful:
-            ending = RailEnding(
-                state="RETRYABLE",
-                called=True,
-                rail_code=code,
-                rail_reference=reference,
-                error_code="RETRYABLE",
-                error_message=message,
-            )
-            return Retry(message or f"refused for now with {code}", result=ending)
+            ending = said("RETRYABLE", error_code="RETRYABLE", error_message=answer.message)
+            return Retry(message, result=ending)
         case "terminal" | "retryable" | "unknown":
-            return _unknown(
-                "UNKNOWN_CODE",
-                message or f"answered with {code}",
-                called=True,
-                rail_code=code,
-                rail_reference=reference,
+            return hold_unknown(
+                message, said("UNKNOWN", error_code="UNKNOWN_CODE", error_message=message)
             )
         case _:
             assert_never(meaning)
+
+
+def _to_query_result(found: object) -> QueryResult:
+    return (
+        found if isinstance(found, RailAnswer | NotFound | NoAnswer) else NoAnswer(_foreign(found))
+    )
+
+
+def _foreign(result: object) -> str:
+    return f"the adapter returned {type(result).__qualname__}"
 
 
 def _outcome_of(finding: Paid | Refused | AskAgain | AskPerson) -> Outcome:
@@ -308,8 +302,8 @@ def _outcome_of(finding: Paid | Refused | AskAgain | AskPerson) -> Outcome:
     match finding:
         case Paid():
             return Done(
-                RailEnding(
-                    state="DISPATCHED",
+                make_ending(
+                    "DISPATCHED",
                     rail_code=finding.rail_code,
                     rail_reference=finding.rail_reference,
                     is_pending=finding.is_pending,
@@ -317,16 +311,20 @@ def _outcome_of(finding: Paid | Refused | AskAgain | AskPerson) -> Outcome:
                 )
             )
         case Refused():
-            ending = RailEnding(
-                state="FAILED",
+            ending = make_ending(
+                "FAILED",
                 rail_code=finding.rail_code,
                 rail_reference=finding.rail_reference,
                 error_code="TERMINAL",
                 error_message=finding.message,
             )
-            return Dead(finding.message or f"refused with {finding.rail_code}", ending)
+            return Dead(to_text(finding.message or f"refused with {finding.rail_code}"), ending)
         case AskAgain(reason=reason, is_doubtful=is_doubtful):
-            return _unknown("UNDECIDED", reason) if is_doubtful else Snooze(NO_ANSWER_WAIT, reason)
+            return (
+                _unknown("UNDECIDED", reason)
+                if is_doubtful
+                else Snooze(NO_ANSWER_WAIT, to_text(reason))
+            )
         case AskPerson(code, reason):
             return _unknown(code, reason)
         case _:
@@ -341,27 +339,11 @@ def _stopped(stop: Stop, past: PastCalls | None) -> Outcome:
 
 def _failed(code: str, reason: str, past: PastCalls | None = None) -> Dead | Hold:
     """End an instruction without a call, unless an earlier one may have paid it."""
-    text = to_text(reason)
     if past is not None and (past.doubts or past.paid is not None):
-        return _unknown(code, text)
-    return Dead(text, RailEnding(state="FAILED", error_code=code, error_message=text))
+        return _unknown(code, reason)
+    return Dead(to_text(reason), make_ending("FAILED", error_code=code, error_message=reason))
 
 
-def _unknown(
-    code: str,
-    reason: str,
-    *,
-    called: bool = False,
-    rail_code: str | None = None,
-    rail_reference: str | None = None,
-) -> Hold:
-    text = to_text(reason)
-    ending = RailEnding(
-        state="UNKNOWN",
-        called=called,
-        rail_code=rail_code,
-        rail_reference=rail_reference,
-        error_code=code,
-        error_message=text,
-    )
-    return hold_unknown(text, ending)
+def _unknown(code: str, reason: str, *, called: bool = False) -> Hold:
+    ending = make_ending("UNKNOWN", called=called, error_code=code, error_message=reason)
+    return hold_unknown(reason, ending)

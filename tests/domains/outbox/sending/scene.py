@@ -253,7 +253,7 @@ def domain(make: Any) -> Domain:
 
 @asynccontextmanager
 async def opened_outbox(
-    dsn: str, clock: FakeClock, rail: LoadedRail | Rails
+    dsn: str, clock: FakeClock, rail: LoadedRail | Rails, *, probe: Probe = pass_by
 ) -> AsyncGenerator[Outbox]:
     """Open an app that has this half of the outbox and nothing else; no worker runs."""
     one = OneRail(rail if isinstance(rail, LoadedRail) else None)
@@ -264,7 +264,13 @@ async def opened_outbox(
 
     def make(resources: Resources) -> Runtime:
         runtime, reconciler = build(
-            resources, rails=rails, control=control, clock=clock, events=events, invalid=invalid
+            resources,
+            rails=rails,
+            control=control,
+            clock=clock,
+            events=events,
+            probe=probe,
+            invalid=invalid,
         )
         made.append(reconciler)
         return runtime

@@ -14,14 +14,13 @@ import msgspec
 from penstock.base.log import Logger
 from penstock.base.money import plain
 from penstock.contract.announce import announce_apart
-from penstock.domains.outbox.ending import RailEnding
+from penstock.domains.outbox.ending import RailEnding, make_ending, to_column, to_reference
 from penstock.domains.outbox.errors import UnknownInstruction
 from penstock.domains.outbox.event import EVENTS, Announce, OutboxEvent
 from penstock.domains.outbox.loader import LoadedInstruction, OutboxRef
 from penstock.domains.outbox.lookup import await_settlement
 from penstock.domains.outbox.probe import Probe, pass_by
 from penstock.kernel.item import Dead, Hold, SettledAttempt, Snooze
-from penstock.kernel.settle import to_text
 from penstock.postgres.array import to_array
 from penstock.postgres.pool import Connection
 from penstock.postgres.statement import statement
@@ -66,10 +65,11 @@ class Archive:
             to_array(each.attempt for each, _ in ended),
             to_array(each.duration_ms for each, _ in ended),
             [ending.state for _, ending in ended],
-            [ending.rail_reference for _, ending in ended],
-            [ending.rail_code for _, ending in ended],
-            [ending.error_code for _, ending in ended],
-            [ending.error_message for _, ending in ended],
+            # Made fit once more: whatever made the ending, the settle must not fail for a text.
+            [to_reference(ending.rail_reference) for _, ending in ended],
+            [to_column(ending.rail_code) for _, ending in ended],
+            [to_column(ending.error_code) for _, ending in ended],
+            [to_column(ending.error_message) for _, ending in ended],
             attempts[0].claimed_at,
             attempts[0].token,
         )
@@ -111,10 +111,10 @@ class Archive:
             outbox_id,
             state,
             who,
-            None if rail_code is None else to_text(rail_code),
-            None if rail_reference is None else to_text(rail_reference),
+            to_column(rail_code),
+            to_reference(rail_reference),
             error_code,
-            None if error_message is None else to_text(error_message),
+            to_column(error_message),
             at,
             attempt_no,
         )
@@ -123,8 +123,8 @@ class Archive:
         if state in EVENTS:
             event = OutboxEvent(
                 type=EVENTS[state],
-                rail_code=rail_code,
-                rail_reference=rail_reference,
+                rail_code=to_column(rail_code),
+                rail_reference=to_reference(rail_reference),
                 error_code=error_code,
                 is_pending=is_pending,
                 **dict(row.items(), amount=plain(row["amount"])),
@@ -154,10 +154,10 @@ def _ending_of(settled: SettledAttempt) -> RailEnding | None:
         return ending.result
     if isinstance(ending, Dead):
         # Ended by the kernel, without a call.
-        return RailEnding(state="FAILED", error_code="REFUSED", error_message=settled.reason)
+        return make_ending("FAILED", error_code="REFUSED", error_message=settled.reason)
     if isinstance(ending, Hold):
         return None  # Awaits approval, or the like.
-    return RailEnding(state="UNKNOWN", called=True, error_code="NO_OUTCOME")
+    return make_ending("UNKNOWN", called=True, error_code="NO_OUTCOME")
 
 
 def _outbox_id(settled: SettledAttempt) -> UUID | None:
