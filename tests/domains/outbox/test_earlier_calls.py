@@ -51,7 +51,7 @@ def in_doubt(*found: LateResult, doubts: tuple[int, ...] = (7,)) -> PastCalls:
 
 
 REFUSED_LATE = Refused(rail_code="C", rail_reference="r", message=None)
-KNOWN: dict[str, tuple[PastCalls, Paid | Refused | MaySend | None]] = {
+KNOWN: dict[str, tuple[PastCalls, Finding | None]] = {
     "nothing is known": (IN_DOUBT, None),
     "no doubt and nothing late": (CLEAR, None),
     "a row says paid": (
@@ -80,6 +80,10 @@ KNOWN: dict[str, tuple[PastCalls, Paid | Refused | MaySend | None]] = {
     "late, refused, unreadable": (in_doubt(late("dead")), None),
     "late and unknown again": (in_doubt(late("hold", "UNKNOWN")), None),
     "late of one of two in doubt": (in_doubt(late("dead", "FAILED"), doubts=(7, 8)), None),
+    "another amount was reported": (
+        msgspec.structs.replace(in_doubt(late("dead", "FAILED")), left_for="AMOUNT_MISMATCH"),
+        AskPerson("AMOUNT_MISMATCH", "the rail reports another amount or currency"),
+    ),
     "late of both in doubt": (
         in_doubt(late("snooze"), late("retry", "RETRYABLE", token=8), doubts=(7, 8)),
         MaySend("REFUSED"),
@@ -159,7 +163,7 @@ ANSWERED: dict[str, tuple[QueryResult, PastCalls, Finding]] = {
     "no answer, nothing in doubt": (
         NoAnswer("timeout"),
         CLEAR,
-        AskAgain(reason="the query got no answer: timeout", is_doubtful=False),
+        AskAgain(reason="the query got no answer: timeout", may_be_paid=False),
     ),
     "not found, nothing in doubt": (NotFound(), CLEAR, MaySend("NO_DOUBT")),
     "not found, which proves nothing": (

@@ -5,7 +5,7 @@ instruction, so that both follow the same rules.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias, assert_never
 
@@ -23,6 +23,14 @@ from penstock.domains.outbox.rails.rail import (
 
 # Why an instruction may be sent. All but SAME_KEY prove that no earlier call has paid.
 Clearance = Literal["NO_DOUBT", "NOT_CALLED", "NOT_FOUND", "REFUSED", "SAME_KEY"]
+
+# Answers after which neither a repeat nor a query decides, as a query may not tell the amount, and
+# a rail may refuse a repeat before it looks at the key. The statement that loads them has the same.
+PersonCode = Literal["AMOUNT_MISMATCH", "REFUSED_IN_DOUBT"]
+LEFT_REASONS: dict[PersonCode, str] = {
+    "AMOUNT_MISMATCH": "the rail reports another amount or currency",
+    "REFUSED_IN_DOUBT": "the rail refused a repeat, and the first call may have paid",
+}
 
 NO_RESULT = msgspec.Raw(b"null")
 
@@ -62,6 +70,7 @@ class PastCalls(msgspec.Struct, frozen=True, kw_only=True):
 
     `doubts` are the tokens of attempts that may have paid, without those that were cleared;
     `first_doubt_at` is when the first of them was claimed.
+    `left_for`: the code of an answer after which only a person decides, until one has done so.
     `was_failed`: it ended as FAILED, and a person has released it.
     """
 
@@ -72,6 +81,7 @@ class PastCalls(msgspec.Struct, frozen=True, kw_only=True):
     doubts: Sequence[int] = ()
     late: Sequence[LateResult] = ()
     paid: PaidRow | None = None
+    left_for: PersonCode | None = None
     was_failed: bool = False
 
 
@@ -96,18 +106,27 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class MaySend:
-    """The instruction may be sent."""
+    """The instruction may be sent; a call that relies on its key, if it starts by `key_until`."""
 
     clearance: Clearance
+    key_until: datetime | None = field(default=None, compare=False)
+
+    @property
+    def is_repeat(self) -> bool:
+        """Whether an earlier call may have paid, so that only its key prevents a second payment."""
+        return self.clearance == "SAME_KEY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskAgain:
-    """Nobody knows yet. `at`: when the next answer can decide, if that is known."""
+    """Nobody knows yet. `at`: when the next answer can decide, if that is known.
+
+    `may_be_paid` is false if no earlier call is in doubt, and the rail was asked as a precaution.
+    """
 
     reason: str
     at: datetime | None = None
-    is_doubtful: bool = True
+    may_be_paid: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +144,7 @@ RAIL_CHANGED = AskPerson(
 )
 
 
-def find_known(past: PastCalls) -> Paid | Refused | MaySend | None:
+def find_known(past: PastCalls) -> Paid | Refused | MaySend | AskPerson | None:
     """Return what is known without asking the rail; None if it has to be asked.
 
     A late result counts for the attempt that it belongs to: only if no other is in doubt, a refusal
@@ -136,6 +155,8 @@ def find_known(past: PastCalls) -> Paid | Refused | MaySend | None:
     for each in past.late:
         if each.outcome == "done":
             return _paid_late(each.ending)
+    if past.left_for is not None:
+        return _ask_person(past.left_for)
     late = {each.token: each for each in past.late if each.is_clear}
     if not past.doubts or any(token not in late for token in past.doubts):
         return None
@@ -167,7 +188,7 @@ def find_from_answer(
             return _find_from_absence(past, rail=rail, now=now)
         case NoAnswer(reason):
             return AskAgain(
-                reason=f"the query got no answer: {reason}", is_doubtful=bool(past.doubts)
+                reason=f"the query got no answer: {reason}", may_be_paid=bool(past.doubts)
             )
         case _:
             assert_never(found)
@@ -179,8 +200,9 @@ def find_without_query(past: PastCalls, *, rail: LoadedRail, now: datetime) -> F
         return MaySend("NO_DOUBT")
     if not _has_promises(past, rail):
         return RAIL_CHANGED
-    if _is_key_valid(past, rail=rail, now=now):
-        return MaySend("SAME_KEY")
+    key_until = _key_until(past, rail)
+    if key_until is not None and now < key_until:
+        return MaySend("SAME_KEY", key_until)
     return AskPerson("CANNOT_VERIFY", "the rail answers no queries, and its key is not valid")
 
 
@@ -189,6 +211,10 @@ def differs(answer: RailAnswer, instruction: Instruction) -> bool:
     other_amount = answer.amount is not None and answer.amount != instruction.amount
     other_currency = answer.currency is not None and answer.currency != instruction.currency
     return other_amount or other_currency
+
+
+def _ask_person(code: PersonCode) -> AskPerson:
+    return AskPerson(code, LEFT_REASONS[code])
 
 
 def _paid_late(ending: RailEnding | None) -> Paid:
@@ -206,7 +232,7 @@ def _find_from_code(
     answer: RailAnswer, past: PastCalls, *, instruction: Instruction, rail: LoadedRail
 ) -> Finding:
     if differs(answer, instruction):
-        return AskPerson("AMOUNT_MISMATCH", "the rail reports another amount or currency")
+        return _ask_person("AMOUNT_MISMATCH")
     meaning = rail.classify(answer.code)
     match meaning:
         case "paid" | "pending":
@@ -245,8 +271,9 @@ def _find_from_absence(past: PastCalls, *, rail: LoadedRail, now: datetime) -> F
         final_at = max(each for each in ends if each is not None) + final_after
         if now >= final_at:
             return MaySend("NOT_FOUND")
-    if _is_key_valid(past, rail=rail, now=now):
-        return MaySend("SAME_KEY")
+    key_until = _key_until(past, rail)
+    if key_until is not None and now < key_until:
+        return MaySend("SAME_KEY", key_until)
     if final_at is not None:
         return AskAgain(reason="the rail does not know it yet", at=final_at)
     return AskPerson("CANNOT_VERIFY", "the rail does not know it, which proves nothing there")
@@ -262,9 +289,9 @@ def _has_promises(past: PastCalls, rail: LoadedRail) -> bool:
     return since is None or (past.first_doubt_at is not None and past.first_doubt_at >= since)
 
 
-def _is_key_valid(past: PastCalls, *, rail: LoadedRail, now: datetime) -> bool:
-    """Return whether the rail still recognises the key when a call that starts now arrives."""
+def _key_until(past: PastCalls, rail: LoadedRail) -> datetime | None:
+    """Return until when a call may start so that the rail recognises its key when it arrives."""
     valid_for = rail.rail.properties.key_valid_for
     if valid_for is None or past.first_called_at is None:
-        return False
-    return now + rail.timeout < past.first_called_at + valid_for
+        return None
+    return past.first_called_at + valid_for - rail.timeout

@@ -129,5 +129,6 @@ def _to_past(row: Row) -> PastCalls:
         doubts=row["doubts"] or (),
         late=_late.decode(row["late"]) if row["late"] is not None else (),
         paid=_paid.decode(row["paid"]) if row["paid"] is not None else None,
+        left_for=row["left_for"],
         was_failed=bool(row["was_failed"]),
     )

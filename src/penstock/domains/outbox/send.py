@@ -14,24 +14,26 @@ from typing import Protocol, TypeVar, assert_never
 from msgspec.structs import replace
 
 from penstock.base.aio import outcome_of
-from penstock.base.clock import Clock, instant
+from penstock.base.clock import Clock, boot_seconds, instant
 from penstock.base.log import Logger, describe
 from penstock.base.watchdog import Watchdog
 from penstock.domains.outbox.check_call import CallChecker, IntendedCall, Permit
 from penstock.domains.outbox.earlier_calls import (
+    LEFT_REASONS,
     AskAgain,
     AskPerson,
     Finding,
     MaySend,
     Paid,
     PastCalls,
+    PersonCode,
     Refused,
     differs,
     find_from_answer,
     find_known,
     find_without_query,
 )
-from penstock.domains.outbox.ending import hold_unknown, make_ending
+from penstock.domains.outbox.ending import RailEnding, hold_unknown, make_ending
 from penstock.domains.outbox.instruction import Instruction
 from penstock.domains.outbox.loader import LoadedInstruction, OutboxRef
 from penstock.domains.outbox.probe import Probe, pass_by
@@ -112,57 +114,60 @@ class Send:
         for a place it is made again.
         """
         checked = await self._check(item, instruction)
-        if isinstance(checked, Snooze):
+        if not isinstance(checked, Permit):
             return checked
-        at_most = rail.concurrency_max
-        if not self.concurrency.enter_now(rail.rail_type, at_most=at_most):
-            if not await self.concurrency.enter(rail.rail_type, at_most=at_most):
-                return _full(rail)
-            try:
+        with self.concurrency.place(rail.rail_type, at_most=rail.concurrency_max) as place:
+            if not place.take_now():
+                if not await place.take():
+                    return _full(rail)
                 checked = await self._check(item, instruction)
-            except BaseException:
-                self.concurrency.leave(rail.rail_type)
-                raise
-            if isinstance(checked, Snooze):
-                self.concurrency.leave(rail.rail_type)
-                return checked
-        try:
-            return await self._call(instruction, rail, permit=checked, is_doubtful=False)
-        finally:
-            self.concurrency.leave(rail.rail_type)
+                if not isinstance(checked, Permit):
+                    return checked
+            return await self._call(instruction, rail, permit=checked)
 
     async def _send_again(
         self, item: AnyItem, instruction: Instruction, rail: LoadedRail, *, past: PastCalls
     ) -> Outcome:
         """Send an instruction that was tried before, if what became of that allows it."""
-        if not await self.concurrency.enter(rail.rail_type, at_most=rail.concurrency_max):
-            return _full(rail)
-        try:
+        with self.concurrency.place(rail.rail_type, at_most=rail.concurrency_max) as place:
+            if not await place.take():
+                return _full(rail)
             finding = await self._find(instruction, past, rail)
             if not isinstance(finding, MaySend):
                 return _outcome_of(finding)
-            checked = await self._check(item, instruction)
-            if isinstance(checked, Snooze):
+            checked = await self._check(item, instruction, is_repeat=finding.is_repeat)
+            if not isinstance(checked, Permit):
                 return checked
-            is_doubtful = finding.clearance == "SAME_KEY"
-            return await self._call(instruction, rail, permit=checked, is_doubtful=is_doubtful)
-        finally:
-            self.concurrency.leave(rail.rail_type)
+            permit = self._limit_to_key(checked, finding)
+            if permit.is_over and not checked.is_over:
+                return _unknown("CANNOT_VERIFY", "the key expired before the call")
+            return await self._call(instruction, rail, permit=permit, is_repeat=finding.is_repeat)
+
+    def _limit_to_key(self, permit: Permit, finding: MaySend) -> Permit:
+        """Return a permit that is over when the rail no longer recognises the key.
+
+        The key was valid when the finding was made; since then the machine may have been suspended.
+        """
+        if finding.key_until is None:
+            return permit
+        left = (finding.key_until - instant(self.clock)).total_seconds()
+        return permit._replace(until=min(permit.until, boot_seconds() + left))
 
     async def _call(
-        self, instruction: Instruction, rail: LoadedRail, *, permit: Permit, is_doubtful: bool
+        self, instruction: Instruction, rail: LoadedRail, *, permit: Permit, is_repeat: bool = False
     ) -> Outcome:
+        """Call the rail. `is_repeat`: an earlier call under the same key may have paid."""
         self.probe("before_send")
         if permit.is_over:  # The process may have been suspended since the check.
             return LEASE_OVER
         result = await self._within(rail.timeout, rail.rail.send, instruction)
         self.probe("after_send")
-        return self._outcome(result, instruction, rail, is_doubtful=is_doubtful)
+        return self._outcome(result, instruction, rail, is_repeat=is_repeat)
 
     async def _find(self, instruction: Instruction, past: PastCalls, rail: LoadedRail) -> Finding:
         """Find out what became of earlier calls: from what is known, or by asking the rail."""
         known = find_known(past)
-        if isinstance(known, Paid | Refused):
+        if isinstance(known, Paid | Refused | AskPerson):
             return known
         if known is not None:
             past = replace(past, doubts=())
@@ -182,8 +187,13 @@ class Send:
             return NoAnswer("the adapter failed")
         return _to_query_result(found)
 
-    async def _check(self, item: AnyItem, instruction: Instruction) -> Permit | Snooze:
-        """Return the permit, or what keeps the call from being made: lease, switch, report."""
+    async def _check(
+        self, item: AnyItem, instruction: Instruction, *, is_repeat: bool = False
+    ) -> Permit | Snooze | Hold:
+        """Return the permit, or what keeps the call from being made: lease, switch, report.
+
+        What may have been paid does not wait like any other: it stays unknown.
+        """
         self.probe("before_fence")
         call = IntendedCall(
             item.token,
@@ -199,7 +209,9 @@ class Send:
         self.probe("after_fence")
         if permit.is_over:
             return LEASE_OVER
-        return permit if permit.stop is None else Snooze(STOPPED_WAIT, permit.stop)
+        if permit.stop is None:
+            return permit
+        return _unknown("STOPPED", permit.stop) if is_repeat else Snooze(STOPPED_WAIT, permit.stop)
 
     async def _within(
         self, timeout: timedelta, call: RailCall[T], instruction: Instruction
@@ -220,21 +232,21 @@ class Send:
         instruction: Instruction,
         rail: LoadedRail,
         *,
-        is_doubtful: bool,
+        is_repeat: bool,
     ) -> Outcome:
         """Return the outcome of a call.
 
-        `is_doubtful`: an earlier call under the same key may have paid. Then an answer that the
-        rail may give before it looks at the key leaves the doubt.
+        An answer that the rail may give before it looks at the key says nothing about the call
+        that is repeated.
         """
         match result:
             case RailAnswer():
-                outcome = _classified(result, instruction, rail, is_doubtful=is_doubtful)
+                outcome = _classified(result, instruction, rail, is_repeat=is_repeat)
             case NotSent(reason):
                 ending = make_ending("RETRYABLE", error_code="NOT_SENT", error_message=reason)
                 outcome = (
                     _unknown("NOT_SENT", reason)
-                    if is_doubtful
+                    if is_repeat
                     else Retry(to_text(reason), result=ending)
                 )
             case NoAnswer(reason):
@@ -257,26 +269,25 @@ def _full(rail: LoadedRail) -> Snooze:
 
 
 def _classified(
-    answer: RailAnswer, instruction: Instruction, rail: LoadedRail, *, is_doubtful: bool
+    answer: RailAnswer, instruction: Instruction, rail: LoadedRail, *, is_repeat: bool
 ) -> Outcome:
     meaning = rail.classify(answer.code)
     properties = rail.rail.properties
     said = partial(make_ending, called=True, rail_code=answer.code, rail_reference=answer.reference)
     message = to_text(answer.message or f"answered with {answer.code}")
     if meaning in {"paid", "pending"} and differs(answer, instruction):
-        reason = "the rail reports another amount or currency"
-        return hold_unknown(
-            reason, said("UNKNOWN", error_code="AMOUNT_MISMATCH", error_message=reason)
-        )
+        return _left(said, "AMOUNT_MISMATCH")
     match meaning:
         case "paid" | "pending":
             is_pending = meaning == "pending" or properties.is_asynchronous
             awaits = is_pending and properties.can_query
             return Done(said("DISPATCHED", is_pending=is_pending, awaits_settlement=awaits))
-        case "terminal" if not (is_doubtful and properties.can_query):
+        case "terminal" if is_repeat and not properties.can_query:
+            return _left(said, "REFUSED_IN_DOUBT")
+        case "terminal" if not is_repeat:
             ending = said("FAILED", error_code="TERMINAL", error_message=answer.message)
             return Dead(message, ending)
-        case "retryable" if not is_doubtful:
+        case "retryable" if not is_repeat:
             ending = said("RETRYABLE", error_code="RETRYABLE", error_message=answer.message)
             return Retry(message, result=ending)
         case "terminal" | "retryable" | "unknown":
@@ -285,6 +296,11 @@ def _classified(
             )
         case _:
             assert_never(meaning)
+
+
+def _left(said: Callable[..., RailEnding], code: PersonCode) -> Hold:
+    reason = LEFT_REASONS[code]
+    return hold_unknown(reason, said("UNKNOWN", error_code=code, error_message=reason))
 
 
 def _to_query_result(found: object) -> QueryResult:
@@ -319,10 +335,10 @@ def _outcome_of(finding: Paid | Refused | AskAgain | AskPerson) -> Outcome:
                 error_message=finding.message,
             )
             return Dead(to_text(finding.message or f"refused with {finding.rail_code}"), ending)
-        case AskAgain(reason=reason, is_doubtful=is_doubtful):
+        case AskAgain(reason=reason, may_be_paid=may_be_paid):
             return (
                 _unknown("UNDECIDED", reason)
-                if is_doubtful
+                if may_be_paid
                 else Snooze(NO_ANSWER_WAIT, to_text(reason))
             )
         case AskPerson(code, reason):
@@ -332,8 +348,11 @@ def _outcome_of(finding: Paid | Refused | AskAgain | AskPerson) -> Outcome:
 
 
 def _stopped(stop: Stop, past: PastCalls | None) -> Outcome:
+    """Apply a control. What may have been paid stays unknown: otherwise nobody would see it."""
     if isinstance(stop.outcome, Dead):
         return _failed(stop.code, stop.outcome.reason, past)
+    if past is not None and past.doubts:
+        return _unknown(stop.code, stop.outcome.reason or stop.code)
     return stop.outcome
 
 

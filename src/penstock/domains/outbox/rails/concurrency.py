@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Self
 
 from penstock.base.permits import Permits
 
@@ -17,6 +18,10 @@ class RailConcurrency:
 
     wait: timedelta = ROOM_WAIT
     _permits: dict[str, Permits] = field(default_factory=dict[str, Permits])
+
+    def place(self, rail_type: str, *, at_most: int) -> "Place":
+        """Return a place to be taken in a `with` block, at whose end it is given back."""
+        return Place(self, rail_type, at_most)
 
     def enter_now(self, rail_type: str, *, at_most: int) -> bool:
         """Take a place if one is free."""
@@ -40,3 +45,30 @@ class RailConcurrency:
             permits = self._permits[rail_type] = Permits(at_most)
         permits.resize(at_most)
         return permits
+
+
+@dataclass(slots=True)
+class Place:
+    """A place at a rail, for the duration of a `with` block."""
+
+    concurrency: RailConcurrency
+    rail_type: str
+    at_most: int
+    _is_taken: bool = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_failure: object) -> None:
+        if self._is_taken:
+            self.concurrency.leave(self.rail_type)
+
+    def take_now(self) -> bool:
+        """Take the place if one is free."""
+        self._is_taken = self.concurrency.enter_now(self.rail_type, at_most=self.at_most)
+        return self._is_taken
+
+    async def take(self) -> bool:
+        """Take the place, at once or after a short wait; False if there is none."""
+        self._is_taken = await self.concurrency.enter(self.rail_type, at_most=self.at_most)
+        return self._is_taken

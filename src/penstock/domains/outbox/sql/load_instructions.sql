@@ -15,7 +15,7 @@ SELECT i.outbox_id, i.item_id, i.instruction_id, i.participant_id, i.sequence_id
         WHERE r.outbox_id = i.outbox_id AND r.status IN ('paid', 'settled', 'returned')
         LIMIT 1
     )) AS paid,
-    past.was_failed
+    past.left_for, past.was_failed
 FROM unnest($1::text::bigint[]) AS given (item_id)
 JOIN penstock.outbox_instruction AS i USING (item_id)
 LEFT JOIN (
@@ -26,6 +26,8 @@ LEFT JOIN (
             max(a.settled_at) FILTER (WHERE a.outcome = 'lost') AS last_lost_at,
             min(a.claimed_at) FILTER (WHERE a.is_doubt) AS first_doubt_at,
             array_agg(a.token) FILTER (WHERE a.is_doubt) AS doubts,
+            max(a.error_code) FILTER (WHERE a.is_open AND a.outcome = 'hold'
+                AND a.error_code IN ('AMOUNT_MISMATCH', 'REFUSED_IN_DOUBT')) AS left_for,
             (
                 SELECT json_agg(json_build_object(
                     'token', l.token, 'outcome', l.outcome, 'result', l.result))
@@ -49,14 +51,14 @@ LEFT JOIN (
                     OR (z.state = 'FAILED' AND z.error_code IN ('NOT_PAID', 'TERMINAL')))
         ) AS cleared
         CROSS JOIN LATERAL (
-            SELECT t.claimed_at, t.settled_at, t.outcome, t.token, called.is_call,
-                called.is_call AND t.outcome IN ('lost', 'hold')
-                    AND t.attempt > coalesce(cleared.attempt_no, 0) AS is_doubt
+            SELECT t.claimed_at, t.settled_at, t.outcome, t.token, t.result ->> 'error_code' AS error_code,
+                b.is_call, b.is_open, b.is_call AND b.is_open AND t.outcome IN ('lost', 'hold') AS is_doubt
             FROM penstock.attempt AS t
             CROSS JOIN LATERAL (
                 SELECT t.outcome = 'lost' OR coalesce(t.result -> 'called' = 'true', false)
-                    OR (t.outcome = 'hold' AND t.result IS NULL AND t.reason LIKE 'unknown: %')
-            ) AS called (is_call)
+                    OR (t.outcome = 'hold' AND t.result IS NULL AND t.reason LIKE 'unknown: %'),
+                    t.attempt > coalesce(cleared.attempt_no, 0)
+            ) AS b (is_call, is_open)
             WHERE t.item_id = tried.item_id
         ) AS a
     ) AS past
