@@ -6,9 +6,33 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from penstock.base.aio import spawn
-from tests.fault.outbox_seeds.plan import count_chosen, find_labels, make_plan
+from tests.fault.outbox_seeds.plan import (
+    MODES,
+    ORDER_FAULTS,
+    VERBS,
+    count_chosen,
+    find_labels,
+    make_plan,
+)
 from tests.fault.outbox_seeds.processes import ForkServer, forking
 from tests.fault.outbox_seeds.run import RunFailed, RunReport, opened_site, run_seed
+
+# What happens in a set of runs besides kills and stops of workers, as words of the record.
+HAPPENINGS: Sequence[tuple[str, str]] = (
+    ("continue", "worker"),
+    ("kill", "simulator"),
+    ("kill", "api"),
+    ("kill", "postgres"),
+    ("fast", "postgres"),
+    ("skew", "worker"),
+    ("skew", "api"),
+    *(("order", name) for name in ORDER_FAULTS),
+    *(("report", status) for status in ("paid", "settled", "returned", "refused")),
+    *(("report", outcome) for outcome in ("applied", "recorded", "known")),
+    *(("operate", verb) for verb in (*VERBS, "start")),
+    ("renew", "accepted"),
+    *(("repeat", mode) for mode in MODES),  # A payment that was sent again.
+)
 
 
 async def run_seeds(
@@ -44,7 +68,8 @@ async def _run_some(
 
 def _print_run(report: RunReport) -> None:
     states = " ".join(f"{count} {state}" for state, count in sorted(report.states.items()))
-    faults = ", ".join(f"{how} {what}" for how, what in sorted(report.hits))
+    ends = [hit for hit in sorted(report.hits) if hit[0] in {"kill", "stop", "fast"}]
+    faults = ", ".join(f"{how} {what}" for how, what in ends)
     print(
         f"seed {report.seed}: {report.mode}, {report.seconds:.1f} s, {states}, "
         f"{report.flagged} flagged; {faults or 'no fault of a process'}",
@@ -56,7 +81,7 @@ def print_summary(outcomes: Sequence[RunReport | RunFailed]) -> None:
     """Print the totals, how often each fault has happened, and the labels that were not hit."""
     reports = [each for each in outcomes if isinstance(each, RunReport)]
     failures = [each for each in outcomes if isinstance(each, RunFailed)]
-    hits = count_hits(reports)
+    hits = count_hits(outcomes)
     states = sum((report.states for report in reports), Counter[str]())
     print(f"\n{len(outcomes)} runs, {len(failures)} failed")
     print(f"instructions {sum(report.instructions for report in reports)}", end=", ")
@@ -67,24 +92,30 @@ def print_summary(outcomes: Sequence[RunReport | RunFailed]) -> None:
     for label in find_labels():
         print(f"{label:26}{hits['kill', label]:>8}{hits['stop', label]:>8}")
     print()
-    for how, what in (("kill", "simulator"), ("kill", "postgres"), ("fast", "postgres")):
-        print(f"{f'{what} ({how})':40}{hits[how, what]:>8}")
+    for how, what in HAPPENINGS:
+        print(f"{f'{how} {what}':40}{hits[how, what]:>8}")
     chosen = sum((count_chosen(make_plan(each.seed)) for each in reports), Counter[str]())
     for what, count in sorted(chosen.items()):
         print(f"{what:40}{count:>8}")
-    missed = find_missed(reports)
+    missed = find_missed(outcomes)
     if missed:
-        print(f"no worker was killed at: {', '.join(missed)}")
+        print(f"did not happen: {', '.join(missed)}")
     if failures:
         print(f"failed seeds: {' '.join(str(failed.seed) for failed in failures)}")
 
 
-def count_hits(reports: Sequence[RunReport]) -> Counter[tuple[str, ...]]:
-    """Return how often a process was killed or stopped, and where."""
-    return sum((report.hits for report in reports), Counter[tuple[str, ...]]())
+def count_hits(outcomes: Sequence[RunReport | RunFailed]) -> Counter[tuple[str, ...]]:
+    """Return how often each fault has happened."""
+    return sum((each.hits for each in outcomes), Counter[tuple[str, ...]]())
 
 
-def find_missed(reports: Sequence[RunReport]) -> list[str]:
-    """Return the labels at which no worker was killed."""
-    hits = count_hits(reports)
-    return [label for label in find_labels() if not hits["kill", label]]
+def find_missed(outcomes: Sequence[RunReport | RunFailed]) -> list[str]:
+    """Return the faults that have not happened: what a set of runs shows nothing about.
+
+    A kill is aimed at each label in turn, and a stop at any of them.
+    """
+    hits = count_hits(outcomes)
+    labels = find_labels()
+    missed = [f"kill {label}" for label in labels if not hits["kill", label]]
+    missed += [] if any(hits["stop", label] for label in labels) else ["stop"]
+    return missed + [f"{how} {what}" for how, what in HAPPENINGS if not hits[how, what]]

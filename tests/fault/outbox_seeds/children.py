@@ -1,25 +1,37 @@
-"""What the forked processes run: a worker of the outbox as in production, or the simulator."""
+"""What the forked processes run: a worker of the outbox, the API, or the simulator."""
 
 import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
-from time import time_ns
+from time import monotonic
+from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
 from penstock import Penstock
+from penstock.base.aio import alongside
+from penstock.cli.lifetime import listening
 from penstock.compose.outbox import DOMAIN, build
 from penstock.contract import Domain, Resources, Runtime, Service
 from penstock.domains.outbox.probe import Probe
-from penstock.domains.outbox.rails.simulator.server import open_simulator, serving
-from penstock.postgres.clock import DatabaseClock
+from penstock.domains.outbox.rails.simulator.order import Order, OrderBook
+from penstock.domains.outbox.rails.simulator.server import Simulator, open_simulator, serving
+from tests.fault.outbox_seeds.plan import name_faults
+from tests.fault.outbox_seeds.system_time import set_offset
+from tests.fault.outbox_seeds.traffic import TrafficRecord
 from tests.fault.record import write_line
+from tests.fault.waiting import pause
 
+RECONCILE = "outbox.reconcile"
 RECONCILE_SECONDS = 0.25  # Between two cycles of the reconciler, which has 2 s otherwise.
+# How long the first answer to a claim takes in a process with a wrong clock: a few cycles.
+UNANSWERED_SECONDS = 0.6
 
 
 class WorkerArguments(msgspec.Struct, tag="worker", kw_only=True):
@@ -33,49 +45,132 @@ class WorkerArguments(msgspec.Struct, tag="worker", kw_only=True):
     skip: int = 0
 
 
+class ApiArguments(msgspec.Struct, tag="api", kw_only=True):
+    """The API on a port, which takes the reports of the rail."""
+
+    dsn: str
+    port: int
+    record: str
+    skew_minutes: int
+
+
 class SimulatorArguments(msgspec.Struct, tag="simulator", kw_only=True):
     """The simulator on a port and a ledger."""
 
     port: int
     ledger: str
+    record: str
+    traffic: str
     is_idempotent: bool
 
 
 async def run_simulator(arguments: SimulatorArguments) -> None:
-    simulator = await open_simulator(
+    record = open_record(arguments.record)
+    opened = await open_simulator(
         Path(arguments.ledger), is_idempotent=arguments.is_idempotent, may_crash=True
+    )
+    simulator = RecordedSimulator(
+        ledger=opened.ledger,
+        is_idempotent=opened.is_idempotent,
+        may_crash=opened.may_crash,
+        orders=RecordedOrders(record),
+        traffic=TrafficRecord(Path(arguments.traffic)),
+        record=record,
     )
     with closing(simulator.ledger):
         async with serving(simulator, port=arguments.port):
             await asyncio.Event().wait()
 
 
+class RecordedOrders(OrderBook):
+    """Orders that are recorded when they are carried out: not each that was planned is."""
+
+    def __init__(self, record: int) -> None:
+        super().__init__()
+        self._record = record
+
+    def take(self, instruction_id: str, own: Order | None) -> Order:
+        order = super().take(instruction_id, own)
+        for name in name_faults(msgspec.to_builtins(order)):
+            write_line(self._record, "order", name)
+        return order
+
+
+@dataclass(slots=True, kw_only=True)
+class RecordedSimulator(Simulator):
+    """A simulator that records each payment and query, before anything can fail."""
+
+    traffic: TrafficRecord
+    record: int
+
+    async def answer(self, request: Any) -> tuple[int, bytes]:
+        match request.method, request.path.strip("/").split("/"):
+            case "POST", ["payments"]:
+                key = request.headers.get("idempotency-key", "")
+                sent = self.traffic.pay(key, _field(request.body, "outbox_id"))
+                # Explicit: `super()` does not work in a dataclass with slots.
+                status, body = await Simulator.answer(self, request)
+                self.traffic.answer(key, sent, _field(body, "code"))
+            case "GET", ["payments", quoted]:
+                key, since = unquote(quoted), monotonic()
+                status, body = await Simulator.answer(self, request)
+                self.traffic.query(key, _field(body, "code"), since=since)
+                if _field(body, "code") == "NOT_FOUND" and await self._has(key):
+                    write_line(self.record, "order", "query_of_hidden")
+            case _:
+                status, body = await Simulator.answer(self, request)
+        return status, body
+
+    async def _has(self, key: str) -> bool:
+        entries, _ = await self.read(after=0, limit=10_000)
+        return any(entry.key == key for entry in entries)
+
+
+def _field(body: bytes, name: str) -> str:
+    return str(msgspec.json.decode(body).get(name, ""))
+
+
+async def run_api(arguments: ApiArguments) -> None:
+    """Serve the API as `penstock serve` does, without a worker: its clock is never corrected."""
+    set_offset(timedelta(minutes=arguments.skew_minutes))
+    if arguments.skew_minutes:
+        write_line(open_record(arguments.record), "skew", "api")
+    app = Penstock(arguments.dsn, domains=[DOMAIN], migrates=False)
+    async with app, listening(app, host="127.0.0.1", port=arguments.port):
+        await asyncio.Event().wait()
+
+
 async def run_worker(arguments: WorkerArguments) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    app = Penstock(
-        arguments.dsn,
-        domains=[make_domain(make_probe(arguments))],
-        migrates=False,
-        clock=DatabaseClock(local=SkewedClock(arguments.skew_minutes)),
-    )
+    set_offset(timedelta(minutes=arguments.skew_minutes))
+    app = Penstock(arguments.dsn, domains=[make_domain(make_probe(arguments))], migrates=False)
     async with app:
+        if arguments.skew_minutes:
+            write_line(open_record(arguments.record), "skew", "worker")
+            await _reconcile_first(app)
         await app.run_worker(stop)
 
 
-class SkewedClock:
-    """The clock of a machine that is minutes ahead, or behind."""
+async def _reconcile_first(app: Penstock) -> None:
+    """Reconcile before the first claim, by the clock of the machine.
 
-    def __init__(self, minutes: int) -> None:
-        self._offset = minutes * 60 * 1_000_000
+    In a worker the services start together with the first claim; one that waits for a connection or
+    a lock is as late as this. Without it, the clock would be wrong for one statement only.
+    """
+    (reconcile,) = [each for each in app.services if each.name == RECONCILE]
+    async with alongside(app.run_service(reconcile, asyncio.Event())):
+        await pause(UNANSWERED_SECONDS)
 
-    def microseconds(self) -> int:
-        return time_ns() // 1_000 + self._offset
+
+def open_record(path: str) -> int:
+    """Return the descriptor of the record that all processes append to."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 
 def make_probe(arguments: WorkerArguments) -> Probe:
     """Return what records a label, and ends or stops this process there."""
-    record = os.open(arguments.record, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    record = open_record(arguments.record)
     left = arguments.skip
 
     def probe(label: str) -> None:
@@ -103,7 +198,7 @@ def make_domain(probe: Probe) -> Domain:
 
 
 def _often(service: Service) -> Service:
-    if service.name != "outbox.reconcile":
+    if service.name != RECONCILE:
         return service
     return replace(service, run=lambda stop: _run_often(service.run, stop))
 

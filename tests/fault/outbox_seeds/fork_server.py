@@ -1,4 +1,4 @@
-"""A process that has imported everything, and forks workers and simulators on request.
+"""A process that has imported everything, and forks workers, APIs and simulators on request.
 
 A fork takes a few milliseconds, a new interpreter with these imports half a second of CPU time. The
 children are ordinary processes: each opens its own loop and connections, and can be killed. Reads
@@ -16,8 +16,10 @@ import uvloop
 
 from penstock.base.log import configure
 from tests.fault.outbox_seeds.children import (
+    ApiArguments,
     SimulatorArguments,
     WorkerArguments,
+    run_api,
     run_simulator,
     run_worker,
 )
@@ -26,12 +28,17 @@ from tests.fault.outbox_seeds.children import (
 class Request(msgspec.Struct):
     """What to run, and the file that gets its output."""
 
-    arguments: WorkerArguments | SimulatorArguments
+    arguments: WorkerArguments | ApiArguments | SimulatorArguments
     log: str
 
 
 # Composition imports these when it is called.
-LATE_IMPORTS = ("penstock.compose.rails", "penstock.domains.outbox.runtime")
+LATE_IMPORTS = (
+    "penstock.api",
+    "penstock.compose.rails",
+    "penstock.domains.outbox.runtime",
+    "penstock.web",
+)
 
 
 def main() -> None:
@@ -67,12 +74,15 @@ def fork(request: Request) -> int:
         os._exit(0)
 
 
-def run(arguments: WorkerArguments | SimulatorArguments) -> None:
+def run(arguments: WorkerArguments | ApiArguments | SimulatorArguments) -> None:
     configure("info")
-    if isinstance(arguments, WorkerArguments):
-        uvloop.run(run_worker(arguments))
-    else:
-        uvloop.run(run_simulator(arguments))
+    match arguments:
+        case WorkerArguments():
+            uvloop.run(run_worker(arguments))
+        case ApiArguments():
+            uvloop.run(run_api(arguments))
+        case SimulatorArguments():
+            uvloop.run(run_simulator(arguments))
 
 
 def kill(pid: int) -> None:
@@ -82,7 +92,3 @@ def kill(pid: int) -> None:
             os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
-
-
-if __name__ == "__main__":
-    main()

@@ -13,14 +13,28 @@ from pathlib import Path
 import msgspec
 
 from tests.fault.harness import ROOT
-from tests.fault.outbox_seeds.children import SimulatorArguments, WorkerArguments
+from tests.fault.outbox_seeds.children import (
+    ApiArguments,
+    SimulatorArguments,
+    WorkerArguments,
+)
 
+# The clock is replaced before anything is imported that reads it.
+START = """
+from tests.fault.outbox_seeds.system_time import install
+install()
+from tests.fault.outbox_seeds.fork_server import main
+main()
+"""
+
+SECRET_KEY = "cGVuc3RvY2stdGVzdHMtbmVlZC1hLWtleS1vZi0zMkI="
 ENVIRONMENT: Mapping[str, str] = {
     "PENSTOCK_POOL_SIZE_MIN": "1",
     "PENSTOCK_POOL_SIZE_MAX": "6",
     "PENSTOCK_POLL_INTERVAL": "0.5",
     "PENSTOCK_OUTBOX_SIMULATOR": "true",
-    "PENSTOCK_SECRET_KEY": "cGVuc3RvY2stdGVzdHMtbmVlZC1hLWtleS1vZi0zMkI=",
+    "PENSTOCK_EGRESS_ALLOW": "127.0.0.0/8",  # For a rail on loopback with another adapter.
+    "PENSTOCK_SECRET_KEY": SECRET_KEY,
 }
 
 
@@ -40,11 +54,13 @@ class Child:
             return False
         return self.descriptor is not None and stat.rpartition(")")[2].split()[0] == "T"
 
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal, if it runs."""
+    def send(self, number: signal.Signals) -> bool:
+        """Send a signal; False if it does not run any more."""
         if self.descriptor is not None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.descriptor, number)
+                return True
+        return False
 
     async def wait(self) -> None:
         """Return when it has ended."""
@@ -76,7 +92,9 @@ class ForkServer:
     process: subprocess.Process
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def start(self, arguments: WorkerArguments | SimulatorArguments, *, log: Path) -> Child:
+    async def start(
+        self, arguments: WorkerArguments | ApiArguments | SimulatorArguments, *, log: Path
+    ) -> Child:
         """Fork a process."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -94,7 +112,7 @@ class ForkServer:
 async def forking() -> AsyncGenerator[ForkServer]:
     """Run a fork server; what it has started ends with it."""
     process = await subprocess.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.fault.outbox_seeds.fork_server"),
+        *(sys.executable, "-c", START),
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

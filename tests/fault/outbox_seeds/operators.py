@@ -1,0 +1,193 @@
+"""What operators do during a run, as the plan says, and what they decide at its end."""
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from uuid import UUID
+
+from penstock.base.errors import InvalidInput
+from penstock.base.log import get_logger
+from penstock.domains.outbox.audit.archive import Archive
+from penstock.domains.outbox.control import operate, suspension, switch
+from penstock.domains.outbox.errors import (
+    DecisionRefused,
+    ResultUnknown,
+    UnknownSuspension,
+    UnknownSwitch,
+)
+from penstock.domains.outbox.rails.simulator.entry import Entry
+from penstock.domains.outbox.reconcile.resolve import Decision, Resolver
+from penstock.kernel.errors import StateConflict
+from penstock.postgres.errors import DatabaseAway
+from penstock.postgres.pool import Connection, Pool, database_away
+from tests.fault.outbox_seeds.persist import persist
+from tests.fault.outbox_seeds.plan import FINAL_SECONDS, Act, Verb
+from tests.fault.outbox_seeds.proof import Standing, read_ledger, read_standings
+from tests.fault.waiting import pause
+
+WHO = "operator"
+REASON = "as planned"
+WAITING = frozenset({"ready", "scheduled", "held", "dead"})
+# What an operator is told instead of an effect; the state may have changed a moment ago.
+REFUSED = (
+    DecisionRefused, InvalidInput, ResultUnknown, StateConflict, UnknownSuspension, UnknownSwitch,
+)  # fmt: skip
+
+
+@dataclass(slots=True, kw_only=True)
+class Operator:
+    """The operators of one run.
+
+    `note` gets each verb that had an effect. `releases` are the instants at which an instruction
+    was released, on the monotonic clock: the next send is allowed then.
+    """
+
+    pool: Pool
+    ledger: Path
+    note: Callable[[str, str], None]
+    archive: Archive = field(default_factory=lambda: Archive(log=get_logger()))
+    releases: dict[UUID, list[float]] = field(default_factory=lambda: defaultdict(list))
+    flagged: int = 0
+
+    async def act(self, act: Act) -> None:
+        """Do what is planned at its time, and undo it if it is planned to end during the faults."""
+        await pause(act.at)
+        undo = await self._begin(act)
+        if undo is not None and act.seconds is not None:
+            await pause(act.seconds)
+            await undo()
+
+    async def start_all(self) -> None:
+        """Start what was stopped: without that, nothing comes to an end."""
+        for each in await persist(lambda: switch.list_switches(self.pool)):
+            name = None if each.scope == "all" else each.name
+            await self._start(each.scope, name)
+
+    async def decide_once(self) -> bool:
+        """Decide what only people decide; the ledger has the truth. False: nothing was left."""
+        standings = await read_standings(self.pool)
+        heads = [each for each in standings if each.item_state in {"held", "dead"}]
+        parked = {each.participant_id for each in standings if each.item_state == "parked"}
+        unknown = [each.outbox_id for each in heads if each.state == "UNKNOWN"]
+        others = [each for each in heads if each.state != "UNKNOWN"]
+        suspended = await suspension.list_suspensions(self.pool)
+        for each in suspended:
+            await self._resume(each.participant_id)
+        held = [each for each in others if each.item_state == "held"]
+        for each in held:
+            await self._release(each.outbox_id)
+        failed = [
+            each for each in others if each.item_state == "dead" and each.participant_id in parked
+        ]
+        for each in failed:
+            await self._skip(each.outbox_id)
+        self.flagged += len(unknown)
+        await self._resolve(unknown)
+        return bool(unknown or held or failed or suspended)
+
+    # ---------------------------------------------------------------------------------- verbs
+
+    async def _begin(self, act: Act) -> Callable[[], Awaitable[None]] | None:
+        """Carry out a verb; return what undoes it, if it lasts."""
+        participant = act.participant
+        if participant is None:
+            await self._stop("all", None)
+            return lambda: self._start("all", None)
+        match act.verb:
+            case "stop":
+                await self._stop("participant", participant)
+                return lambda: self._start("participant", participant)
+            case "suspend":
+                await self._try("suspend", lambda db: suspension.suspend(
+                    db, participant, who=WHO, reason=REASON))  # fmt: skip
+                return lambda: self._resume(participant)
+            case "resume":
+                await self._resume(participant)
+            case "hold" | "release" | "skip" | "resolve":
+                return await self._begin_with_head(act.verb, participant)
+        return None
+
+    async def _begin_with_head(
+        self, verb: Verb, participant: str
+    ) -> Callable[[], Awaitable[None]] | None:
+        head = await self._find_head(participant)
+        if head is None:
+            return None
+        if verb == "hold":
+            await self._try("hold", lambda db: operate.hold(
+                db, head.outbox_id, who=WHO, reason=REASON))  # fmt: skip
+            return lambda: self._release(head.outbox_id)
+        if verb == "release":
+            await self._release(head.outbox_id)
+        elif verb == "skip":
+            await self._skip(head.outbox_id)
+        elif head.state == "UNKNOWN":
+            await self._resolve([head.outbox_id])
+        return None
+
+    async def _find_head(self, participant: str) -> Standing | None:
+        standings = await persist(lambda: read_standings(self.pool))
+        own = [each for each in standings if each.participant_id == participant]
+        waiting = [each for each in own if each.item_state in WAITING]
+        is_followed = any(each.item_state == "parked" for each in own)
+        # Only the last of the dead ones is the head; the others were skipped.
+        dead = [each for each in waiting if each.item_state == "dead"]
+        heads = [each for each in waiting if each.item_state != "dead"]
+        return heads[0] if heads else dead[-1] if dead and is_followed else None
+
+    async def _stop(self, scope: switch.Scope, name: str | None) -> None:
+        await self._try("stop", lambda db: switch.stop(db, scope, name, who=WHO, reason=REASON))
+
+    async def _start(self, scope: switch.Scope, name: str | None) -> None:
+        await self._try("start", lambda db: switch.start(db, scope, name, who=WHO, reason=REASON))
+
+    async def _resume(self, participant: str) -> None:
+        await self._try("resume", lambda db: suspension.resume(
+            db, participant, archive=self.archive, who=WHO, reason=REASON))  # fmt: skip
+
+    async def _skip(self, outbox_id: UUID) -> None:
+        await self._try("skip", lambda db: operate.skip(
+            db, outbox_id, archive=self.archive, who=WHO, reason=REASON))  # fmt: skip
+
+    async def _release(self, outbox_id: UUID) -> None:
+        # Before it: the next send may follow at once.
+        self.releases[outbox_id].append(monotonic())
+        await self._try("release", lambda db: operate.release(
+            db, outbox_id, archive=self.archive, who=WHO, reason=REASON))  # fmt: skip
+
+    async def _resolve(self, outbox_ids: Sequence[UUID]) -> None:
+        """Say what the ledger shows about unknown results: paid, refused, or never arrived."""
+        if not outbox_ids:
+            return
+        await pause(FINAL_SECONDS)  # A slow request may still be booked.
+        entries = {entry.outbox_id: entry for entry in read_ledger(self.ledger)}
+        for outbox_id in outbox_ids:
+            decision = _decide(entries.get(str(outbox_id)))
+            if decision.resolution == "again":
+                self.releases[outbox_id].append(monotonic())
+            # Once, unlike the others: after a lost answer it may be about another attempt.
+            with suppress(DatabaseAway, *REFUSED), database_away():
+                async with self.pool.acquire() as db:
+                    await Resolver(archive=self.archive).resolve(db, outbox_id, decision)
+                self.note("operate", "resolve")
+
+    async def _try(self, verb: str, work: Callable[[Connection], Awaitable[object]]) -> None:
+        async def attempt() -> None:
+            async with self.pool.acquire() as db:
+                await work(db)
+
+        with suppress(*REFUSED):
+            await persist(attempt)
+            self.note("operate", verb)
+
+
+def _decide(entry: Entry | None) -> Decision:
+    reason = "the ledger was read"
+    if entry is None:
+        return Decision(resolution="again", who=WHO, reason=reason)
+    if entry.is_booked and entry.code != "RETURNED":
+        return Decision(resolution="paid", who=WHO, reason=reason, reference=entry.reference)
+    return Decision(resolution="failed", who=WHO, reason=reason)
