@@ -68,6 +68,9 @@ def query(at: float, code: str = "NOT_FOUND") -> list[Line]:
         pytest.param(
             "query", [*pay(0), *query(FINAL_SECONDS), *pay(2)], (), id="query that is final"
         ),
+        pytest.param(
+            "query", [*pay(0), *query(1, "RETURNED"), *pay(2)], (), id="query that says returned"
+        ),
         pytest.param("query", [*pay(0, "BUSY"), *query(1), *pay(1.1)], (), id="refused, query"),
         pytest.param("neither", [*pay(0, "BUSY"), *pay(1)], (), id="refused"),
         pytest.param("neither", [*pay(0), *pay(2)], (1,), id="released"),

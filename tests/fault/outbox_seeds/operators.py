@@ -1,7 +1,7 @@
 """What operators do during a run, as the plan says, and what they decide at its end."""
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,12 +24,13 @@ from penstock.kernel.errors import StateConflict
 from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import Connection, Pool, database_away
 from tests.fault.outbox_seeds.persist import persist
-from tests.fault.outbox_seeds.plan import FINAL_SECONDS, Act, Verb
+from tests.fault.outbox_seeds.plan import FINAL_SECONDS, Act, Planned, Verb
 from tests.fault.outbox_seeds.proof import Standing, read_ledger, read_standings
 from tests.fault.waiting import pause
 
 WHO = "operator"
 REASON = "as planned"
+LOOK_SECONDS = 0.3  # How soon an operator sees that an instruction has failed.
 WAITING = frozenset({"ready", "scheduled", "held", "dead"})
 # What an operator is told instead of an effect; the state may have changed a moment ago.
 REFUSED = (
@@ -41,8 +42,9 @@ REFUSED = (
 class Operator:
     """The operators of one run.
 
-    `note` gets each verb that had an effect. `releases` are the instants at which an instruction
-    was released, on the monotonic clock: the next send is allowed then.
+    `note` gets each verb that had an effect, as `operate` during the faults and as `decide` after
+    them. `releases` are the instants at which an instruction was released, on the monotonic clock:
+    the next send is allowed then.
     """
 
     pool: Pool
@@ -50,7 +52,10 @@ class Operator:
     note: Callable[[str, str], None]
     archive: Archive = field(default_factory=lambda: Archive(log=get_logger()))
     releases: dict[UUID, list[float]] = field(default_factory=lambda: defaultdict(list))
+    refusals: list[str] = field(default_factory=list[str])
     flagged: int = 0
+    _phase: str = "operate"
+    _seen: set[UUID] = field(default_factory=set[UUID])
 
     async def act(self, act: Act) -> None:
         """Do what is planned at its time, and undo it if it is planned to end during the faults."""
@@ -60,8 +65,18 @@ class Operator:
             await pause(act.seconds)
             await undo()
 
-    async def start_all(self) -> None:
-        """Start what was stopped: without that, nothing comes to an end."""
+    async def remedy_failures(self, planned: Mapping[str, Planned]) -> None:
+        """Do what is planned about each instruction that fails, once, until cancelled."""
+        while True:
+            for each in await persist(lambda: read_standings(self.pool)):
+                if each.item_state == "dead" and each.outbox_id not in self._seen:
+                    self._seen.add(each.outbox_id)
+                    await self._remedy(each, planned[each.instruction_id])
+            await pause(LOOK_SECONDS)
+
+    async def end_faults(self) -> None:
+        """Do no more by plan, and start what was stopped: nothing comes to an end without that."""
+        self._phase = "decide"
         for each in await persist(lambda: switch.list_switches(self.pool)):
             name = None if each.scope == "all" else each.name
             await self._start(each.scope, name)
@@ -90,9 +105,25 @@ class Operator:
 
     # ---------------------------------------------------------------------------------- verbs
 
+    async def _remedy(self, failed: Standing, planned: Planned) -> None:
+        match planned.remedy:
+            case "release":
+                await self._release(failed.outbox_id)
+                await self._resume(failed.participant_id)
+            case "resume":
+                await self._resume(failed.participant_id)
+            case "skip":
+                await self._skip(failed.outbox_id)
+            case "wait":
+                pass
+
     async def _begin(self, act: Act) -> Callable[[], Awaitable[None]] | None:
         """Carry out a verb; return what undoes it, if it lasts."""
         participant = act.participant
+        if act.verb == "resolve":
+            standings = await persist(lambda: read_standings(self.pool))
+            await self._resolve([each.outbox_id for each in standings if each.state == "UNKNOWN"])
+            return None
         if participant is None:
             await self._stop("all", None)
             return lambda: self._start("all", None)
@@ -106,7 +137,7 @@ class Operator:
                 return lambda: self._resume(participant)
             case "resume":
                 await self._resume(participant)
-            case "hold" | "release" | "skip" | "resolve":
+            case "hold" | "release" | "skip":
                 return await self._begin_with_head(act.verb, participant)
         return None
 
@@ -122,10 +153,8 @@ class Operator:
             return lambda: self._release(head.outbox_id)
         if verb == "release":
             await self._release(head.outbox_id)
-        elif verb == "skip":
+        else:
             await self._skip(head.outbox_id)
-        elif head.state == "UNKNOWN":
-            await self._resolve([head.outbox_id])
         return None
 
     async def _find_head(self, participant: str) -> Standing | None:
@@ -172,16 +201,19 @@ class Operator:
             with suppress(DatabaseAway, *REFUSED), database_away():
                 async with self.pool.acquire() as db:
                     await Resolver(archive=self.archive).resolve(db, outbox_id, decision)
-                self.note("operate", "resolve")
+                self.note(self._phase, "resolve")
 
     async def _try(self, verb: str, work: Callable[[Connection], Awaitable[object]]) -> None:
         async def attempt() -> None:
             async with self.pool.acquire() as db:
                 await work(db)
 
-        with suppress(*REFUSED):
+        try:
             await persist(attempt)
-            self.note("operate", verb)
+        except REFUSED as refused:
+            self.refusals.append(f"{self._phase} {verb}: {refused}")
+        else:
+            self.note(self._phase, verb)
 
 
 def _decide(entry: Entry | None) -> Decision:

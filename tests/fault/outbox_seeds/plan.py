@@ -20,6 +20,9 @@ How = Literal["kill", "stop"]
 # decides: what a person has read in the ledger must still be true.
 Verb = Literal["stop", "suspend", "resume", "hold", "release", "skip", "resolve"]
 ReportedPaid = Literal["paid", "settled"]
+# What an operator does as soon as an instruction has failed: `resume` ends a suspension that it has
+# caused, and `release` tries it again before that.
+Remedy = Literal["release", "resume", "skip", "wait"]
 MOMENTS: Sequence[Moment] = ("before_booking", "after_booking")
 
 MODES: Sequence[Mode] = ("key", "query", "both", "neither", "brief")
@@ -35,7 +38,7 @@ SLOW_SECONDS = 1.3  # A slow request is booked, or answered, after the timeout.
 # After a request has ended, "not found" is final, and a person may decide: a slow request was
 # booked long before, also on a busy machine.
 FINAL_SECONDS = 1.5
-HIDDEN_SECONDS = 0.9  # Queries do not find a booking; the rail promises less than FINAL_SECONDS.
+HIDDEN_SECONDS = 0.8  # Queries do not find a booking; the rail promises less than FINAL_SECONDS.
 LATER_SECONDS = (0.2, 1.0, 2.0)  # Until a payment that was accepted is settled or returned.
 BRIEF_KEY_SECONDS = 4.0  # How long keys are valid there; some repeats come later.
 # A stop ends after the lease, which has one second, or after another worker has sent the
@@ -44,6 +47,7 @@ STOPS_SECONDS = ((1.3, 2.2), (5.0, 6.0))
 SKEW_MINUTES = (-30, -7, 7, 30)
 API_SKEW_MINUTES = (-4, 0, 0, 4)  # Reports that are signed more than 5 minutes away are refused.
 WORKERS = 2
+RESOLVES = 2  # During faults, of all results that are unknown then.
 
 # A query is made about instructions that were tried before, a decision where the rail allows one.
 CALL_LABELS = ("before_fence", "after_fence", "before_send", "after_send")
@@ -83,7 +87,8 @@ class Planned:
     It is sent `senders` times at once, and once more later if `is_repeated`. If `has_rival`, the
     same key is also sent with another amount. If `is_renewed`, its producer sends it under another
     key, again and again until that is accepted. The rail reports it `reports` times: as
-    `reported_paid` if it was paid at once, and otherwise as what became of it.
+    `reported_paid` if it was paid at once, and otherwise as what became of it. `remedy` is what an
+    operator does if it fails.
     """
 
     name: str
@@ -97,6 +102,7 @@ class Planned:
     is_renewed: bool
     reports: int
     reported_paid: ReportedPaid
+    remedy: Remedy
     wait_seconds: float
 
     @property
@@ -107,7 +113,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """What an operator does about a participant, or a switch for all if that is None.
+    """What an operator does about a participant, or about all if that is None.
 
     What lasts is undone after `seconds`, or after the faults if that is None.
     """
@@ -120,12 +126,17 @@ class Act:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything that a seed chooses. Lists of seconds count from the start of the run."""
+    """Everything that a seed chooses. Lists of seconds count from the start of the run.
+
+    If `are_returns_retryable`, the code of a return has the class `retryable`, not `terminal`: the
+    rail may get the same instruction again.
+    """
 
     seed: int
     mode: Mode
     is_asynchronous: bool
     failures_suspend: bool
+    are_returns_retryable: bool
     instructions: Sequence[Planned]
     workers: Sequence[Sequence[Life]]
     acts: Sequence[Act]
@@ -141,6 +152,7 @@ def describe(plan: Plan) -> str:
     lines = [
         f"seed {plan.seed}, rail {plan.mode}, {len(plan.instructions)} instructions",
         f"asynchronous {plan.is_asynchronous}, failures suspend {plan.failures_suspend}",
+        f"returns are retryable {plan.are_returns_retryable}",
         *(
             f"worker {number}: {life}"
             for number, lives in enumerate(plan.workers)
@@ -158,6 +170,7 @@ def describe(plan: Plan) -> str:
         words += ["repeated"] if each.is_repeated else []
         words += ["rival"] if each.has_rival else []
         words += ["renewed"] if each.is_renewed else []
+        words += [f"{each.remedy} if it fails"] if each.simulate or each.is_renewed else []
         words += [f"reported {each.reports} times ({each.reported_paid})"] if each.reports else []
         lines.append(" ".join(filter(None, words)))
     return "\n".join(lines)
@@ -205,7 +218,9 @@ def make_plan(seed: int) -> Plan:
         seed=seed,
         mode=mode,
         is_asynchronous=chance.random() < 0.5,
-        failures_suspend=chance.random() < 0.3,
+        failures_suspend=chance.random() < 0.4,
+        # A rail that recognises keys would answer a repeat with the same return, again and again.
+        are_returns_retryable=mode == "query" and chance.random() < 0.4,
         instructions=[
             _instruction(chance, f"{seed}-{number}", participants=participants, mode=mode)
             for number in range(chance.randint(12, 26))
@@ -214,7 +229,10 @@ def make_plan(seed: int) -> Plan:
             [Life(fault=_aimed(seed, labels)), *_lives(chance, labels)],
             *(_lives(chance, labels) for _ in range(WORKERS - 1)),
         ],
-        acts=[_act(chance, participants, mode=mode) for _ in range(chance.randint(0, 4))],
+        acts=[
+            *(_act(chance, participants) for _ in range(chance.randint(1, 5))),
+            *(_resolve(chance) for _ in range(RESOLVES if mode in PERSON_MODES else 0)),
+        ],
         api_skew_minutes=chance.choice(API_SKEW_MINUTES),
         api_kills=_instants(chance, count=chance.choice([0, 0, 0, 1])),
         simulator_kills=_instants(chance, count=chance.choice([0, 0, 1, 2])),
@@ -250,6 +268,7 @@ def _instruction(
         is_renewed=chance.random() < (0.5 if may_fail else 0.05),
         reports=chance.choice([0, 0, 0, 1, 2]),
         reported_paid=chance.choice(["paid", "settled"]),
+        remedy=chance.choice(["release", "release", "resume", "skip", "wait"]),
         wait_seconds=chance.choice([0, 0, 0, 0, 0, 0.05, 0.2]),
     )
 
@@ -281,19 +300,22 @@ def _order(chance: random.Random) -> dict[str, Any]:
     return chance.choices([order for _, order in orders], [weight for weight, _ in orders])[0]
 
 
-def _act(chance: random.Random, participants: Sequence[str], *, mode: Mode) -> Act:
-    verbs: list[Verb] = [verb for verb in VERBS if verb != "resolve" or mode in PERSON_MODES]
-    verb: Verb = chance.choice(verbs)
+def _act(chance: random.Random, participants: Sequence[str]) -> Act:
+    verb: Verb = chance.choice([verb for verb in VERBS if verb != "resolve"])
     may_be_all = verb == "stop" and chance.random() < 0.5
     seconds = chance.uniform(0.2, 1.5)
     if verb in {"suspend", "hold"} and chance.random() < 0.3:
         seconds = None
     return Act(
-        at=chance.uniform(0.1, 3.0),
+        at=chance.uniform(0.1, 4.0),
         verb=verb,
         participant=None if may_be_all else chance.choice(participants),
         seconds=seconds if verb in LASTING else None,
     )
+
+
+def _resolve(chance: random.Random) -> Act:
+    return Act(at=chance.uniform(1.5, 5.0), verb="resolve", participant=None, seconds=None)
 
 
 def _lives(chance: random.Random, labels: Sequence[str]) -> list[Life]:

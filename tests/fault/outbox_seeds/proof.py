@@ -110,6 +110,15 @@ async def find_wrongs(pool: Pool, observed: Observed) -> list[str]:
     return wrongs
 
 
+async def find_unfinished(pool: Pool) -> list[str]:
+    """Return what has not ended although nothing is left to decide."""
+    return [
+        f"not ended after all decisions: {_describe(each)}"
+        for each in await read_standings(pool)
+        if each.state in {"PENDING", "DISPATCHING", "UNKNOWN"}
+    ]
+
+
 def find_misplaced(
     standings: Sequence[Standing], accepted: Mapping[tuple[str, str], UUID]
 ) -> list[str]:

@@ -27,6 +27,7 @@ from penstock.domains.outbox.control.suspension import FailurePolicy, put_failur
 from penstock.domains.outbox.enqueue import AcceptedInstruction, NewInstruction, Outbox
 from penstock.domains.outbox.errors import InstructionConflict
 from penstock.domains.outbox.lanes import GUARDS, LANE, OWNER, POLICY
+from penstock.domains.outbox.rails.codes import Code, put_code
 from penstock.domains.outbox.rails.registry import (
     HTTP_JSON,
     SIMULATOR,
@@ -67,6 +68,7 @@ from tests.fault.outbox_seeds.plan import (
 from tests.fault.outbox_seeds.processes import SECRET_KEY, Child, ForkServer
 from tests.fault.outbox_seeds.proof import (
     Observed,
+    find_unfinished,
     find_unsealed,
     find_wrongs,
     read_ledger,
@@ -86,6 +88,10 @@ MAX_ATTEMPTS = 20  # Lost attempts count.
 SWEEP_SECONDS = 0.25
 PATIENCE = 90.0  # For what takes a few seconds on an idle machine.
 DECISIONS_MAX = 12  # Rounds of a person's decisions.
+RETRYABLE_RETURN = Code(
+    code_set=SIMULATOR, code="RETURNED", code_class="retryable", meaning="returned", source="test"
+)
+SETTLING_SECONDS = 20.0  # How long the rail may be asked in vain; then the proof says about what.
 RENEWALS = 6  # During the faults.
 RENEW_SECONDS = 0.3  # Between two tries to send an instruction under another key.
 # As for the other tests: only a crash of the machine would lose anything, and copies are fast.
@@ -220,6 +226,8 @@ async def run_seed(site: Site, seed: int, *, keep_in: Path) -> RunReport:
         entries = read_ledger(run.ledger)
         if wrongs:
             (folder / "plan.txt").write_text(describe(plan), encoding="utf-8")
+            refusals = "\n".join(run.operator.refusals)
+            (folder / "refusals.txt").write_text(refusals, encoding="utf-8")
             await write_traces(pool, folder / "rows.txt", entries)
             kept = keep_in / folder.name
             shutil.rmtree(kept, ignore_errors=True)
@@ -304,17 +312,18 @@ class Run:
                 ),
             ):
                 await asyncio.gather(
-                    self._produce(),
+                    self._produce_watched(),
                     *(self.operator.act(act) for act in self.plan.acts),
                     self._kill_simulator(),
                     self._kill_api(),
                     self._restart_postgres(),
                 )
-                await self.operator.start_all()
+                await self.operator.end_faults()
                 await self._settle_down()
                 wrongs = await self._look()
                 await self._decide_all()
                 wrongs += await self._look()
+                wrongs += await find_unfinished(self.pool)
         except TimeoutError:
             wrongs = ["the run did not come to an end", *await self._describe_rest()]
         finally:
@@ -356,6 +365,8 @@ class Run:
         async with self.pool.acquire() as db:
             vault = Vault(*parse_keys(SECRET_KEY))
             await put_rail(db, rail, vault=vault, who="test", result_secret=SECRET)
+            if self.plan.are_returns_retryable:
+                await put_code(db, RETRYABLE_RETURN, who=WHO)
             if self.plan.failures_suspend:
                 policy = FailurePolicy(scope="all", name=None, policy="suspend")
                 await put_failure_policy(db, policy, who=WHO)
@@ -384,6 +395,11 @@ class Run:
             "key_valid_for_seconds": BRIEF_KEY_SECONDS,
             "is_asynchronous": self.plan.is_asynchronous,
         }
+
+    async def _produce_watched(self) -> None:
+        """Send instructions, while an operator watches what fails."""
+        async with alongside(self.operator.remedy_failures(self.reporter.planned)):
+            await self._produce()
 
     async def _produce(self) -> None:
         for each in self.plan.instructions:
@@ -574,10 +590,16 @@ class Run:
         async def is_quiet() -> bool:
             if any(worker.is_stopped for worker in self.workers):
                 return False
-            if not self.reporter.is_done() or await persist(self._is_settling):
+            if not self.reporter.is_done():
                 return False
             return not await persist(lambda: self.pool.fetchval(MOVING))
 
+        async def is_settled() -> bool:
+            return not await persist(self._is_settling) and await is_quiet()
+
+        await until(is_quiet, within=PATIENCE)
+        with suppress(TimeoutError):
+            await until(is_settled, within=SETTLING_SECONDS)
         await until(is_quiet, within=PATIENCE)
 
     async def _is_settling(self) -> bool:

@@ -158,7 +158,8 @@ def _find_reason(
             if not asked:
                 return "no query came before it"
             final_at = max((each.at for each in doubts), default=float("-inf")) + FINAL_SECONDS
-            if mode == "query" and not any(each.since >= final_at for each in asked):
+            is_final = any(each.code != "NOT_FOUND" or each.since >= final_at for each in asked)
+            if mode == "query" and not is_final:
                 return "its absence was not final yet"
         case "brief":
             if doubts and repeat.at >= earlier[0].at + BRIEF_KEY_SECONDS:
