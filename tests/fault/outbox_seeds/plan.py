@@ -214,15 +214,23 @@ def make_plan(seed: int) -> Plan:
     mode = chance.choices(MODES, MODE_WEIGHTS)[0]
     participants = [f"p{number}" for number in range(chance.randint(3, 5))]
     labels = _labels_of(mode)
+    # A rail that recognises keys would answer a repeat with the same return, again and again.
+    are_returns_retryable = mode == "query" and chance.random() < 0.4
+    return_weight = 8 if are_returns_retryable else 2
     return Plan(
         seed=seed,
         mode=mode,
         is_asynchronous=chance.random() < 0.5,
         failures_suspend=chance.random() < 0.4,
-        # A rail that recognises keys would answer a repeat with the same return, again and again.
-        are_returns_retryable=mode == "query" and chance.random() < 0.4,
+        are_returns_retryable=are_returns_retryable,
         instructions=[
-            _instruction(chance, f"{seed}-{number}", participants=participants, mode=mode)
+            _instruction(
+                chance,
+                f"{seed}-{number}",
+                participants=participants,
+                mode=mode,
+                return_weight=return_weight,
+            )
             for number in range(chance.randint(12, 26))
         ],
         workers=[
@@ -251,10 +259,15 @@ def _labels_of(mode: Mode) -> list[str]:
 
 
 def _instruction(
-    chance: random.Random, name: str, *, participants: Sequence[str], mode: Mode
+    chance: random.Random,
+    name: str,
+    *,
+    participants: Sequence[str],
+    mode: Mode,
+    return_weight: int,
 ) -> Planned:
     is_odd = chance.random() < (0.15 if mode == "neither" else 0.35)
-    order = _order(chance) if is_odd else None
+    order = _order(chance, return_weight=return_weight) if is_odd else None
     may_fail = order is not None and (order.get("code"), order.get("later")) in MAY_FAIL
     return Planned(
         name=name,
@@ -277,7 +290,7 @@ def _instruction(
 MAY_FAIL = {("REJECTED", None), ("ACCEPTED", "RETURNED")}
 
 
-def _order(chance: random.Random) -> dict[str, Any]:
+def _order(chance: random.Random, *, return_weight: int) -> dict[str, Any]:
     later_seconds = chance.choice(LATER_SECONDS)
     settled = {"code": "ACCEPTED", "later": "SETTLED", "later_seconds": later_seconds}
     returned = {"code": "ACCEPTED", "later": "RETURNED", "later_seconds": later_seconds}
@@ -294,7 +307,7 @@ def _order(chance: random.Random) -> dict[str, Any]:
         (1, {"code": "ACCEPTED", "lose": "after_booking"}),
         (2, settled),
         (1, settled | {"lose": "after_booking"}),
-        (2, returned),
+        (return_weight, returned),
         (1, returned | {"lose": "after_booking"}),
     ]
     return chance.choices([order for _, order in orders], [weight for weight, _ in orders])[0]
