@@ -26,12 +26,13 @@ from penstock.domains.outbox.rails.rail import (
     RailProperties,
     SendResult,
     rail_key,
+    send_not_after,
 )
 from penstock.domains.outbox.rails.simulator.server import open_simulator, serving
 from penstock.integrations.http_client import Client, Egress, Response
 
 # After these the bank has certainly received nothing. A timeout proves nothing.
-NEVER_SENT = {"refused_address", "bad_name", "connect", "tls"}
+NEVER_SENT = {"refused_address", "bad_name", "connect", "tls", "expired"}
 JSON = ("Content-Type", "application/json")
 
 
@@ -66,6 +67,7 @@ class BankRail:
                 headers,
                 json.dumps(body).encode(),
                 timeout=timeout.total_seconds(),
+                not_after=send_not_after.get(),  # Until then the lease of this attempt is valid.
             )
         except CallFailed as failed:
             return (NotSent if failed.kind in NEVER_SENT else NoAnswer)(str(failed))

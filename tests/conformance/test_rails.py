@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from examples.own_rail import BankRail
+from penstock.base.clock import boot_seconds
 from penstock.compose.rails import ClientExchange
 from penstock.domains.outbox.rails.http_json import make_rail, parse_config
 from penstock.domains.outbox.rails.rail import (
@@ -20,6 +21,7 @@ from penstock.domains.outbox.rails.rail import (
     Rail,
     RailAnswer,
     rail_key,
+    send_not_after,
 )
 from penstock.domains.outbox.rails.simulator.adapter import make_simulator_rail
 from penstock.domains.outbox.rails.simulator.order import Order
@@ -187,6 +189,18 @@ async def test_a_refused_connection_is_not_sent(scene: Scene) -> None:
 
     assert isinstance(await rail.send(instruction(), timeout=PATIENT), NotSent)
     assert isinstance(await rail.query(instruction(), timeout=PATIENT), NoAnswer)
+
+
+async def test_a_send_after_its_last_instant_is_not_sent(scene: Scene) -> None:
+    """The lease was over before the connection was open: another worker may have the item."""
+    limit = send_not_after.set(boot_seconds())
+    try:
+        got = await scene.rail.send(instruction(), timeout=PATIENT)
+    finally:
+        send_not_after.reset(limit)
+
+    assert isinstance(got, NotSent)
+    assert scene.bookings() == 0
 
 
 @pytest.mark.parametrize("answer", [Close(), Reply(502, b"<html>"), Reply(404, b"<html>")])

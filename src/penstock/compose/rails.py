@@ -47,7 +47,13 @@ class ClientExchange:
         if request.method == "GET":
             answer = await self._client.get(route, request.headers, timeout=timeout)
         else:
-            answer = await self._client.post(route, request.headers, request.body, timeout=timeout)
+            answer = await self._client.post(
+                route,
+                request.headers,
+                request.body,
+                timeout=timeout,
+                not_after=request.not_after,
+            )
         return HttpAnswer(status=answer.status, body=answer.body, is_truncated=answer.is_truncated)
 
 

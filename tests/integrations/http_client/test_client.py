@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from penstock.base.aio import spawn
+from penstock.base.clock import boot_seconds
 from penstock.base.errors import CallFailed, InvalidInput
 from penstock.integrations.http_client import (
     Client,
@@ -523,3 +524,25 @@ async def test_ipv6_works_like_ipv4() -> None:
 
     assert response.status == 200
     assert receiver.requests[0].headers["host"] == f"[::1]:{receiver.port}"
+
+
+async def test_a_request_is_not_written_after_its_last_instant() -> None:
+    """The machine may be suspended while a connection is opened: the caller may no longer send."""
+    not_after = boot_seconds() + 0.02
+
+    def look_up_slowly(_host: str) -> list[str]:
+        while boot_seconds() < not_after:
+            pass
+        return ["127.0.0.1"]
+
+    async with receiving() as receiver, Client(LOOPBACK, lookup=look_up_slowly) as client:
+        route = client.prepare(receiver.url_of("bank.test"))
+
+        for _ in ("a new connection", "an idle one"):
+            with pytest.raises(CallFailed) as failed:
+                await client.post(route, (), b"late", timeout=PATIENCE, not_after=not_after)
+            assert failed.value.kind == "expired"
+            soon = boot_seconds() + PATIENCE
+            await client.post(route, (), b"next", timeout=PATIENCE, not_after=soon)
+
+        assert [each.body for each in receiver.requests] == [b"next", b"next"]

@@ -46,6 +46,7 @@ from penstock.domains.outbox.rails.rail import (
     NotSent,
     QueryResult,
     RailAnswer,
+    send_not_after,
 )
 from penstock.domains.outbox.verdict import Stop
 from penstock.kernel.item import AnyItem, Dead, Done, Hold, Item, Outcome, Retry, Snooze
@@ -160,7 +161,12 @@ class Send:
         self.probe("before_send")
         if permit.is_over:  # The process may have been suspended since the check.
             return LEASE_OVER
-        result = await self._within(rail.timeout, rail.rail.send, instruction)
+        # The adapter compares it again when it has a connection.
+        limit = send_not_after.set(permit.until)
+        try:
+            result = await self._within(rail.timeout, rail.rail.send, instruction)
+        finally:
+            send_not_after.reset(limit)
         self.probe("after_send")
         return self._outcome(result, instruction, rail, is_repeat=is_repeat)
 

@@ -1,8 +1,8 @@
 """HTTP/1.1 client for URLs that users configure: GET and POST, egress rules, one deadline per call.
 
 It connects to the address that was checked, never to a second lookup of the name. No redirects,
-cookies, proxies or decompression. From Penstock it imports `base.errors` and
-`base.permits` only.
+cookies, proxies or decompression. From Penstock it imports `base.clock`,
+`base.errors` and `base.permits` only.
 """
 
 from penstock.integrations.http_client.client import Client, Stats

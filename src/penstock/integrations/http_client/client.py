@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Coroutine, Sequence
 from functools import cache
+from math import inf
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Self
@@ -107,7 +108,13 @@ class Client:
         return self._send(route, encode_get(route, headers), timeout)
 
     def post(
-        self, route: Route, headers: Headers, body: bytes, *, timeout: float
+        self,
+        route: Route,
+        headers: Headers,
+        body: bytes,
+        *,
+        timeout: float,
+        not_after: float = inf,
     ) -> Coroutine[Any, Any, Response]:
         """Send a POST with the route's headers and these; return the response, whatever its status.
 
@@ -117,8 +124,12 @@ class Client:
 
         A request is sent once. A connection that the server has closed while it was idle is
         replaced before anything is sent; one that breaks later is a failure.
+
+        `not_after` is the last instant, on the clock of `boot_seconds`, at which the request may be
+        written: a suspension of the machine does not move it, as it moves `timeout`. After it,
+        nothing is sent, and CallFailed has the kind `expired`.
         """
-        return self._send(route, encode_post(route, headers, body), timeout)
+        return self._send(route, encode_post(route, headers, body), timeout, not_after=not_after)
 
     def stats(self) -> Stats:
         """Return figures for metrics."""
@@ -134,7 +145,9 @@ class Client:
         self._resolver.close()
         await self._pool.close()
 
-    async def _send(self, route: Route, request: bytes, timeout: float) -> Response:
+    async def _send(
+        self, route: Route, request: bytes, timeout: float, *, not_after: float = inf
+    ) -> Response:
         started = perf_counter()
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
@@ -145,7 +158,9 @@ class Client:
             connection = self._pool.take(route.origin)
             if connection is None:
                 connection = await self._open(route.target, until)
-            return await connection.exchange(request, until=until, started=started)
+            return await connection.exchange(
+                request, until=until, started=started, not_after=not_after
+            )
         finally:
             self._permits.release()
 

@@ -13,6 +13,7 @@ from math import inf
 from time import perf_counter
 from typing import cast
 
+from penstock.base.clock import boot_seconds
 from penstock.base.errors import CallFailed
 from penstock.integrations.http_client.errors import failure, within
 from penstock.integrations.http_client.request import Target
@@ -97,15 +98,20 @@ class Connection(asyncio.Protocol):
         assert self._poll is not None, "only an open connection is idle"
         return not self._poll(0)
 
-    async def exchange(self, request: bytes, *, until: float, started: float) -> Response:
+    async def exchange(
+        self, request: bytes, *, until: float, started: float, not_after: float = inf
+    ) -> Response:
         """Send a request and return the response; its duration counts from `started`.
 
-        Raises CallFailed. It is never sent again: once a byte was written, the server may have
-        processed it. If the caller is cancelled, the connection is dropped: the late response must
-        not be taken for the response to the next request.
+        Raises CallFailed; after `not_after` nothing is sent. It is never sent again: once a byte
+        was written, the server may have processed it. If the caller is cancelled, the connection is
+        dropped: the late response must not be taken for the response to the next request.
         """
         if self.is_closed or self._transport is None:
             raise failure("closed", "the connection was closed before the request was sent")
+        if not_after < inf and boot_seconds() >= not_after:
+            self.drop()
+            raise failure("expired", "the last instant passed before the request was sent")
         pending: asyncio.Future[Response] = self._loop.create_future()
         self._pending = pending
         self._started = started

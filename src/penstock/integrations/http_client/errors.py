@@ -17,6 +17,7 @@ FailureKind = Literal[
     "bad_name",  # The host name has no address, or the lookup failed.
     "connect",  # Connection refused, or no route to the host.
     "tls",  # The TLS handshake failed, or the certificate is not valid for the host.
+    "expired",  # The last instant for the request passed before it was written.
     "timeout",  # The deadline passed, in whichever step.
     "closed",  # The connection was closed before a complete response.
     "malformed",  # Not an HTTP/1 response, or its headers are too large.

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
+from math import inf
 from typing import Any, Literal, Protocol, cast
 
 import msgspec
@@ -26,6 +27,7 @@ from penstock.domains.outbox.rails.rail import (
     RailProperties,
     SendResult,
     rail_key,
+    send_not_after,
 )
 from penstock.domains.outbox.rails.request_template import (
     check_template,
@@ -39,7 +41,7 @@ from penstock.domains.outbox.rails.request_template import (
 )
 
 # After these kinds of CallFailed the rail has not received the request.
-NOT_SENT_KINDS = frozenset({"refused_address", "bad_name", "connect", "tls"})
+NOT_SENT_KINDS = frozenset({"refused_address", "bad_name", "connect", "tls", "expired"})
 TEXT_LENGTH_MAX = 500  # Of a reference or a message of the rail.
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
@@ -51,12 +53,16 @@ Seconds = float
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
-    """A request. `headers` may hold secrets."""
+    """A request. `headers` may hold secrets. It is not written after `not_after`, if it is a POST.
+
+    `not_after` is an instant on the clock of `boot_seconds`.
+    """
 
     method: Literal["GET", "POST"]
     url: str
     headers: Headers
     body: bytes = b""
+    not_after: float = inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +288,7 @@ class HttpJsonRail:
             url=fill_url(config.url, fields, path="config.send.url"),
             headers=headers,
             body=msgspec.json.encode(fill(config.body, fields, path="config.send.body")),
+            not_after=send_not_after.get(),
         )
 
     def _query_request(self, config: QueryConfig, instruction: Instruction) -> HttpRequest:

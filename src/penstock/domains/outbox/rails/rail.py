@@ -5,10 +5,12 @@ means: the rows of the rail's code set do.
 """
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from hashlib import sha256
+from math import inf
 from typing import Literal, Protocol, TypeAlias
 from uuid import UUID
 
@@ -22,6 +24,11 @@ CodeClass = Literal["paid", "terminal", "retryable", "unknown", "pending"]
 
 # How the reason of an attempt begins that found no usable rail; its name follows.
 NO_RAIL = "no rail "
+
+# The last instant, on the clock of `boot_seconds`, at which the present `send` may write its
+# request. A name lookup, a connection and TLS come before that, and the machine may be suspended
+# meanwhile; an adapter that can compare it right before it writes returns NotSent then.
+send_not_after: ContextVar[float] = ContextVar("send_not_after", default=inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
