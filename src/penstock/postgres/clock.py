@@ -4,7 +4,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from time import monotonic
 
-from penstock.base.clock import Clock, SystemClock
+from penstock.base.clock import Clock, SystemClock, instant
+from penstock.postgres.pool import Queries
+from penstock.postgres.statement import statement
+
+READ_CLOCK = statement(__package__, "read_clock.sql")
 
 # A process whose own clock is further off is reported.
 OFFSET_MAX = timedelta(seconds=2)
@@ -68,3 +72,22 @@ class DatabaseClock:
         """Return the monotonic instant at which the database's clock shows `at`."""
         assert self.is_known, "an instant of the database comes with an answer"
         return at.timestamp() - self._ahead
+
+
+async def read_instant(db: Queries, clock: Clock) -> datetime:
+    """Return the current instant of a clock; that of the database learns from an answer first.
+
+    For a process that makes no claims, or has made none yet: its own clock may be wrong, and the
+    monotonic one stops while the machine is suspended.
+    """
+    if isinstance(clock, DatabaseClock):
+        sent_at = monotonic()
+        row = await db.fetchrow(READ_CLOCK)
+        assert row is not None, "the statement has one row"
+        clock.observe(
+            sent_at=sent_at,
+            received_at=row["received_at"],
+            answered_at=row["answered_at"],
+            read_at=monotonic(),
+        )
+    return instant(clock)

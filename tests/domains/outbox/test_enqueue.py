@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -717,3 +718,37 @@ async def test_ids_are_of_version_7_also_before_postgresql_18(scene: Scene) -> N
 def test_a_batch_is_bounded(scene: Scene) -> None:
     with pytest.raises(InvalidInput, match="5,000"):
         asyncio.run(scene.outbox.send_many([an_instruction()] * 5_001, connection=object()))
+
+
+RESULT = """
+    INSERT INTO penstock.outbox_result (outbox_id, status, occurred_at, received_at, due_at)
+    VALUES ($1, $2, now(), now(), now())
+"""
+
+
+@pytest.mark.parametrize("status", ["paid", "settled"])
+async def test_a_failed_instruction_with_a_report_that_it_was_paid_keeps_its_key(
+    scene: Scene, status: str
+) -> None:
+    """The report is kept, and not applied yet: under another key it would be paid twice."""
+    scene.outcomes = [Dead("refused")]
+    outbox_id = await scene.send()
+    await scene.run()
+    await scene.app.pool.execute(RESULT, outbox_id, status)
+
+    refused = await scene.post(idempotency_key="k-2")
+
+    assert refused.status_code == 409, refused.text
+
+
+async def test_a_payment_that_was_archived_before_the_failure_counts(scene: Scene) -> None:
+    """The report's transaction began before the one that wrote FAILED, and ended after it."""
+    scene.outcomes = [Dead("refused")]
+    outbox_id = await scene.send()
+    await scene.run()
+    scene.clock.advance(-timedelta(minutes=1))
+    await scene.add_event(outbox_id, "DISPATCHED")
+
+    refused = await scene.post(idempotency_key="k-2")
+
+    assert refused.status_code == 409, refused.text

@@ -17,6 +17,23 @@ FORGET_LOOKUP = statement(__package__, "forget_lookup.sql")
 REST_LOOKUP = statement(__package__, "rest_lookup.sql")
 AWAIT_SETTLEMENT = statement(__package__, "await_settlement.sql")
 
+# An instruction has one lookup at most. Each change names the attempt and the purpose that it was
+# decided for, so that a process that stalled changes nothing that another has made meanwhile.
+#
+# | from | by | to |
+# | --- | --- | --- |
+# | none | an attempt ends as unknown, or is lost: `find_unknown` | `unknown`, due at once |
+# | none | an attempt ends as accepted: `await_settlement` | `settlement`, due after FIRST_POLL |
+# | `unknown` | no answer, or a control stops it: `move_lookup` | `unknown`, due later |
+# | `unknown` | only a person can decide: `move_lookup` | `unknown`, left |
+# | `unknown` | the rail has accepted it: `await_settlement` | `settlement`, due after FIRST_POLL |
+# | `unknown` | paid or failed: `forget_lookup` | none |
+# | `unknown` | released: `rest_lookup` | `unknown`, at rest |
+# | `unknown`, at rest | in doubt again: `find_unknown` | `unknown`, due later each time |
+# | `unknown`, at rest | not in doubt for an hour: `drop_lookup` | none |
+# | `settlement` | not decided yet: `move_lookup` | `settlement`, due later |
+# | `settlement` | not decided after 60 days: `move_lookup` | `settlement`, left |
+# | `settlement` | settled, returned, contradicted: `forget_lookup` | none |
 Purpose = Literal["unknown", "settlement"]
 
 # An instruction in doubt is asked about at once, then less and less often.
@@ -82,7 +99,9 @@ async def move_lookup(
     now: datetime | None = None,
 ) -> None:
     """Ask again at `due_at`; `is_left`: meanwhile a person has to decide."""
-    await db.execute(MOVE_LOOKUP, lookup.item_id, lookup.attempt, due_at, is_left, now)
+    await db.execute(
+        MOVE_LOOKUP, lookup.item_id, lookup.attempt, lookup.purpose, due_at, is_left, now
+    )
 
 
 async def rest_lookup(db: Queries, item_id: int, *, now: datetime | None = None) -> None:
@@ -90,9 +109,14 @@ async def rest_lookup(db: Queries, item_id: int, *, now: datetime | None = None)
     await db.execute(REST_LOOKUP, item_id, REST, now)
 
 
-async def forget_lookup(db: Queries, item_id: int, attempt: int | None = None) -> None:
-    """Ask no more; with `attempt`, only if it is the one in question."""
-    await db.execute(FORGET_LOOKUP, item_id, attempt)
+async def forget_lookup(db: Queries, item_id: int) -> None:
+    """Ask no more about an instruction that is decided, in the transaction that decides."""
+    await db.execute(FORGET_LOOKUP, item_id, None, None)
+
+
+async def drop_lookup(db: Queries, lookup: Lookup) -> None:
+    """Remove a lookup that is out of date; one that another process has made meanwhile stays."""
+    await db.execute(FORGET_LOOKUP, lookup.item_id, lookup.attempt, lookup.purpose)
 
 
 async def await_settlement(

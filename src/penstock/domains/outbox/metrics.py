@@ -8,6 +8,7 @@ from penstock.kernel.metrics import ATTEMPTS
 from penstock.postgres.statement import statement
 
 UNKNOWN_INSTRUCTIONS = statement(__package__, "unknown_instructions.sql")
+UNSETTLED_INSTRUCTIONS = statement(__package__, "unsettled_instructions.sql")
 UNSEALED_SECONDS = statement(__package__, "unsealed_seconds.sql")
 OUTBOX_GAPS = statement(__package__, "outbox_gaps.sql")
 
@@ -15,6 +16,12 @@ UNKNOWN = Gauge(
     "outbox_unknown_instructions",
     "Held instructions that may have been paid.",
     sql=UNKNOWN_INSTRUCTIONS,
+)
+UNSETTLED = Gauge(
+    "outbox_unsettled_instructions",
+    "Dispatched instructions that their rail has accepted, and neither settled nor returned within "
+    "60 days.",
+    sql=UNSETTLED_INSTRUCTIONS,
 )
 GAPS = Gauge(
     "outbox_sequence_gaps",
@@ -28,7 +35,7 @@ UNSEALED = Gauge(
     sql=UNSEALED_SECONDS,
 )
 
-METRICS = (UNKNOWN, GAPS, UNSEALED)
+METRICS = (UNKNOWN, UNSETTLED, GAPS, UNSEALED)
 
 
 def count_rows(meter: Meter, state: str, count: int) -> None:

@@ -253,9 +253,17 @@ def domain(make: Any) -> Domain:
 
 @asynccontextmanager
 async def opened_outbox(
-    dsn: str, clock: FakeClock, rail: LoadedRail | Rails, *, probe: Probe = pass_by
+    dsn: str,
+    clock: FakeClock,
+    rail: LoadedRail | Rails,
+    *,
+    probe: Probe = pass_by,
+    domain_clock: Clock | None = None,
 ) -> AsyncGenerator[Outbox]:
-    """Open an app that has this half of the outbox and nothing else; no worker runs."""
+    """Open an app that has this half of the outbox and nothing else; no worker runs.
+
+    `domain_clock` is the domain's, if it is not that of the test.
+    """
     one = OneRail(rail if isinstance(rail, LoadedRail) else None)
     rails, control = one if isinstance(rail, LoadedRail) else rail, Allowing()
     events: list[OutboxEvent] = []
@@ -267,7 +275,7 @@ async def opened_outbox(
             resources,
             rails=rails,
             control=control,
-            clock=clock,
+            clock=domain_clock or clock,
             events=events,
             probe=probe,
             invalid=invalid,

@@ -1,8 +1,9 @@
 """Instructions that may have been paid: what the rail, a late result and the clock decide."""
 
 import asyncio
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
 import pytest
 
@@ -10,7 +11,16 @@ from penstock.base.aio import spawn
 from penstock.base.clock import FakeClock
 from penstock.base.settings import settings
 from penstock.domains.outbox.ending import RailEnding
-from penstock.domains.outbox.rails.rail import LoadedRail
+from penstock.domains.outbox.instruction import Instruction
+from penstock.domains.outbox.lookup import claim_lookups, find_unknown
+from penstock.domains.outbox.rails.rail import (
+    LoadedRail,
+    QueryResult,
+    Rail,
+    RailAnswer,
+    RailProperties,
+    SendResult,
+)
 from penstock.domains.outbox.reconcile.reconciler import INTERVAL
 from penstock.kernel.claim import Claimed, Lease
 from penstock.kernel.item import Done, Hold, ItemId, Outcome, Retry, Snooze
@@ -18,9 +28,11 @@ from penstock.kernel.lane import read_lane
 from penstock.kernel.operate import hold, release
 from penstock.kernel.settle import Ended, settle
 from penstock.kernel.sweep import SWEEP_INTERVAL
+from penstock.postgres.clock import DatabaseClock
 from penstock.postgres.pool import Pool
 from tests.domains.outbox.sending.ledger import Ledger, loaded
 from tests.domains.outbox.sending.scene import Outbox, opened_outbox
+from tests.domains.outbox.sending.test_results import report
 from tests.fault.waiting import until
 
 DAY = timedelta(days=1)
@@ -427,3 +439,136 @@ async def test_the_service_runs_until_it_is_stopped(outbox: Outbox, ledger: Ledg
         stop.set()
 
     assert ledger.bookings == ["i1"]
+
+
+@dataclass(frozen=True, slots=True)
+class WrongRail:
+    """A rail whose adapter gives a wrong answer about one instruction."""
+
+    right: Rail
+    answer: Any
+
+    @property
+    def properties(self) -> RailProperties:
+        return self.right.properties
+
+    async def send(self, instruction: Instruction, *, timeout: timedelta) -> SendResult:
+        return await self.right.send(instruction, timeout=timeout)
+
+    async def query(self, instruction: Instruction, *, timeout: timedelta) -> QueryResult:
+        if instruction.instruction_id == "bad":
+            return self.answer
+        return await self.right.query(instruction, timeout=timeout)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        RailAnswer(code="SETTLED", reference="a\x00b"),
+        RailAnswer(code="SETTLED", amount=cast("Any", object())),
+        RailAnswer(code=cast("Any", {})),
+    ],
+    ids=["none", "NUL", "amount", "code"],
+)
+@pytest.mark.parametrize("order", ["lose", "accept"])
+async def test_a_wrong_answer_costs_only_its_own_lookup(
+    outbox: Outbox, ledger: Ledger, *, answer: Any, order: str
+) -> None:
+    """One adapter's mistake about one instruction must not stop the service for all rails."""
+    assert outbox.rails.rail is not None
+    rail = outbox.rails.rail
+    outbox.rails.rail = replace(rail, rail=WrongRail(rail.rail, answer))
+    ledger.orders += [order] * 3
+    sent = [await outbox.send(name, participant=name) for name in ("a", "bad", "c")]
+    await outbox.run()
+    ledger.statuses |= dict.fromkeys(["a", "c"], "SETTLED")
+
+    assert await outbox.reconcile(minutes=5) == 3
+
+    for each in (sent[0], sent[2]):
+        assert (await outbox.states(each))[-1] == ("SETTLED" if order == "accept" else "DISPATCHED")
+    assert await outbox.reconcile(seconds=1) == 0, "it is asked for again after a wait"
+
+
+async def test_a_report_that_cannot_be_applied_costs_only_itself(outbox: Outbox) -> None:
+    """Its row is broken in a way that the domain does not write."""
+    broken, other = await outbox.send("i1"), await outbox.send("i2", participant="p2")
+    await outbox.lose()
+    async with outbox.app.pool.acquire() as db:
+        for each in (broken, other):
+            await outbox.reconciler.results.note(
+                db, each, "settled", rail_code=None, rail_reference=None,
+                occurred_at=outbox.clock.now(), now=outbox.clock.now(),
+            )  # fmt: skip
+    await outbox.sweep(seconds=65)
+    await outbox.app.pool.execute(
+        "UPDATE penstock.outbox_result"
+        " SET occurred_at = 'infinity', due_at = due_at - interval '1 h' WHERE outbox_id = $1",
+        broken,
+    )
+
+    await outbox.reconcile(minutes=1)
+    await outbox.reconcile(minutes=1)
+
+    assert (await outbox.states(other))[-1] == "SETTLED"
+
+
+@pytest.mark.parametrize("purpose", ["settlement", "unknown"])
+async def test_a_process_that_stalled_leaves_the_lookup_of_another_alone(
+    outbox: Outbox, ledger: Ledger, *, purpose: str
+) -> None:
+    """While it waited for the rail, another found the acceptance and asks for the settlement."""
+    ledger.orders += ["lose"]
+    outbox_id = await outbox.send()
+    await outbox.run()
+    ledger.statuses["i1"] = "ACCEPTED" if purpose == "settlement" else "IN_PROGRESS"
+    async with outbox.app.pool.acquire() as db:
+        await find_unknown(db, limit=10, now=outbox.clock.now())
+        (stale,) = await claim_lookups(db, per_rail=10, claim=timedelta(0), now=outbox.clock.now())
+        loaded_now = await outbox.reconciler.loader.load(db, [stale.item_id], are_tried=[True])
+
+    await outbox.reconcile(seconds=1)
+    ledger.statuses["i1"] = "PAID"
+    await outbox.reconciler._look(stale, loaded_now[stale.item_id])
+
+    left = await outbox.app.pool.fetch("SELECT purpose FROM penstock.outbox_lookup")
+    if purpose == "settlement":
+        assert [row["purpose"] for row in left] == ["settlement"]
+        assert await outbox.states(outbox_id) == ["UNKNOWN", "DISPATCHED"]
+    else:
+        assert [row["purpose"] for row in left] == []
+
+
+async def test_the_first_cycle_uses_the_clock_of_the_database(dsn: str, ledger: Ledger) -> None:
+    """With a machine's clock that is ahead, "not found" would be final too early: paid twice."""
+    ahead = FakeClock(datetime.now(UTC) + DAY)
+    rail = loaded(ledger.port, can_query=True, not_found_is_final_after=DAY / 2)
+    skewed = DatabaseClock(local=ahead)
+    clock = FakeClock(datetime.now(UTC))
+    async with opened_outbox(dsn, clock, rail, domain_clock=skewed) as outbox:
+        ledger.orders += ["drop"]
+        outbox_id = await outbox.send()
+        await outbox.run()
+
+        await outbox.reconciler.run_once()
+
+        assert await outbox.states(outbox_id) == ["UNKNOWN"]
+        assert ledger.count("query") == 1
+
+
+async def test_a_report_is_dated_by_the_clock_of_the_database(dsn: str, ledger: Ledger) -> None:
+    """An API process makes no claim, from which a worker knows that clock."""
+    skewed = DatabaseClock(local=FakeClock(datetime.now(UTC) + timedelta(hours=1)))
+    clock = FakeClock(datetime.now(UTC))
+    async with opened_outbox(dsn, clock, loaded(ledger.port), domain_clock=skewed) as outbox:
+        outbox_id = await outbox.send()
+        await outbox.lose()
+
+        response = await report(outbox, outbox_id=str(outbox_id), status="paid")
+
+        assert response.json() == {
+            "outbox_id": str(outbox_id), "status": "paid", "outcome": "recorded",
+        }  # fmt: skip
+        due_at = await outbox.app.pool.fetchval("SELECT due_at FROM penstock.outbox_result")
+        assert due_at < datetime.now(UTC) + timedelta(minutes=5)

@@ -1,13 +1,19 @@
 """Decisions of people about instructions that may have been paid."""
 
+from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from httpx import Response
 
+from penstock.domains.outbox.reconcile.resolve import Decision, UnknownFilter, list_unknown
 from penstock.domains.outbox.verdict import Stop
 from penstock.kernel.item import Hold
 from tests.domains.outbox.sending.ledger import Ledger, loaded
 from tests.domains.outbox.sending.scene import Outbox
+
+OTHER = {"participant": "p2"}
 
 
 async def doubtful(outbox: Outbox, ledger: Ledger, name: str = "i1", **more: str) -> UUID:
@@ -17,6 +23,7 @@ async def doubtful(outbox: Outbox, ledger: Ledger, name: str = "i1", **more: str
     outbox_id = await outbox.send(name, **more)
     await outbox.run()
     assert await outbox.item_state(outbox_id) == "held"
+    outbox.clock.advance(timedelta(seconds=1))
     return outbox_id
 
 
@@ -129,30 +136,69 @@ async def test_only_an_instruction_in_doubt_can_be_resolved(outbox: Outbox, ledg
     assert ledger.calls == []
 
 
+async def resolve_many(outbox: Outbox, **more: Any) -> Response:
+    body = {"resolution": "failed", "reason": "the bank knows none of them", **more}
+    return await outbox.client.post("/outbox/instructions/resolve", json=body)
+
+
 async def test_many_are_counted_first_and_then_decided(outbox: Outbox, ledger: Ledger) -> None:
     ids = [
         await doubtful(outbox, ledger, f"i{number}", participant=f"p{number}")
         for number in range(3)
     ]
-    body = {"resolution": "failed", "reason": "the bank knows none of them"}
 
-    counted = await outbox.client.post(
-        "/outbox/instructions/resolve", json={**body, "dry_run": True}
-    )
-    one = await outbox.client.post(
-        "/outbox/instructions/resolve", json={**body, "participant_id": "p1"}
-    )
-    rest = await outbox.client.post("/outbox/instructions/resolve", json=body)
-    paid = await outbox.client.post(
-        "/outbox/instructions/resolve", json={**body, "resolution": "paid"}
-    )
+    counted = (await resolve_many(outbox, dry_run=True)).json()
+    one = await resolve_many(outbox, participant_id="p1", before=counted["before"])
+    rest = await resolve_many(outbox, before=counted["before"])
+    paid = await resolve_many(outbox, resolution="paid", before=counted["before"])
 
-    assert counted.json()["matched"] == 3
-    assert one.json() == {"matched": 1, "changed": 1, "unchanged": 0, "next": None}
+    assert counted["matched"] == 3
+    assert one.json() == {
+        "matched": 1, "changed": 1, "unchanged": 0, "next": None, "before": counted["before"],
+    }  # fmt: skip
     assert rest.json()["changed"] == 2
     assert paid.status_code == 400
     for each in ids:
         assert await outbox.states(each) == ["UNKNOWN", "FAILED"]
+
+
+async def test_what_comes_to_doubt_after_the_count_is_left_alone(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """Nobody has asked the bank about it: as failed it could be paid twice."""
+    counted = await doubtful(outbox, ledger)
+    before = (await resolve_many(outbox, dry_run=True)).json()["before"]
+    later = await doubtful(outbox, ledger, "i2", participant="p2")
+
+    decided = await resolve_many(outbox, before=before)
+    undated = await resolve_many(outbox)
+
+    assert decided.json()["changed"] == 1
+    assert await outbox.states(counted) == ["UNKNOWN", "FAILED"]
+    assert undated.status_code == 400
+    assert "before" in undated.text
+    assert await outbox.states(later) == ["UNKNOWN"]
+
+
+async def test_a_person_decides_about_what_was_listed(outbox: Outbox, ledger: Ledger) -> None:
+    """The command lists, asks, and decides: what comes to doubt meanwhile is left alone."""
+    listed, again = await doubtful(outbox, ledger), await doubtful(outbox, ledger, "i2", **OTHER)
+    decision = Decision(resolution="again", who="ann", reason="x")
+    resolver = outbox.reconciler.resolver
+    async with outbox.app.pool.acquire() as db:
+        doubts = await list_unknown(db, UnknownFilter())
+        await resolver.resolve(db, again, decision)
+    ledger.orders += ["lose"]
+    await outbox.run()
+    later = await doubtful(outbox, ledger, "i3", participant="p3")
+
+    async with outbox.app.pool.acquire() as db:
+        done = await resolver.resolve_listed(db, doubts, decision)
+
+    assert (done.changed, done.unchanged) == (1, 1)
+    assert await outbox.item_state(listed) == "ready"
+    assert await outbox.item_state(again) == "held", "its doubt is about another attempt"
+    assert await outbox.item_state(later) == "held"
 
 
 async def test_a_lost_attempt_is_archived_before_the_decision_about_it(

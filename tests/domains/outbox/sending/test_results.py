@@ -134,12 +134,23 @@ async def test_an_accepted_instruction_that_is_refused_later_is_returned(
     assert await outbox.states(outbox_id) == ["DISPATCHED", "RETURNED"]
 
 
-@pytest.mark.parametrize("about", [{"status": "refused"}, {"code": "REJECTED"}])
+REFUSED: dict[str, Any] = {"status": "refused"}
+REJECTED: dict[str, Any] = {"code": "REJECTED"}
+
+
 @pytest.mark.parametrize(
-    ("order", "before"),
-    [("pay", []), ("pay", ["settled"]), ("accept", ["paid"]), ("accept", ["settled"])],
-    ids=["paid", "settled", "accepted and reported as paid", "accepted and settled"],
-)
+    ("order", "before", "about"),
+    [
+        ("pay", [], REFUSED),
+        ("pay", [], REJECTED),
+        ("accept", ["paid"], REFUSED),
+        ("accept", ["paid"], REJECTED),
+        ("pay", ["settled"], REFUSED),
+        ("accept", ["settled"], REFUSED),
+    ],
+    ids=["paid", "paid, by code", "accepted and reported as paid", "the same, by code", "settled",
+         "accepted and settled"],
+)  # fmt: skip
 async def test_a_refusal_of_a_paid_instruction_changes_nothing(
     outbox: Outbox, ledger: Ledger, *, about: dict[str, Any], order: str, before: list[str]
 ) -> None:

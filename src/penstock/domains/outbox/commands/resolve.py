@@ -12,12 +12,10 @@ from penstock.domains.outbox.commands.announcing import find_archive
 from penstock.domains.outbox.reconcile.resolve import (
     Decision,
     Resolution,
-    Resolved,
     Resolver,
     UnknownFilter,
-    count_unknown,
+    list_unknown,
 )
-from penstock.postgres.pool import Connection
 
 
 @click.command()
@@ -72,25 +70,13 @@ def resolve(  # noqa: PLR0913  One argument per option.
         participant_id=participant,
         before=parse_when(before, field="before"),
     )
-    matched = ask(data_dir, lambda db: count_unknown(db, only))
-    if dry_run or not matched:
-        print_record({"matched": matched}, as_json=as_json)
+    # Listed, not only counted: what comes to doubt while the person decides is left alone.
+    doubts = ask(data_dir, lambda db: list_unknown(db, only))
+    if dry_run or not doubts:
+        print_record({"matched": len(doubts)}, as_json=as_json)
         return
     if not yes:
-        confirm(f"Resolve {matched} instructions as {resolution}?")
-    done = ask(data_dir, lambda db: _resolve_all(db, resolver, only, decision=decision))
-    record = {"matched": matched, "changed": done.changed, "unchanged": done.unchanged}
+        confirm(f"Resolve {len(doubts)} instructions as {resolution}?")
+    done = ask(data_dir, lambda db: resolver.resolve_listed(db, doubts, decision))
+    record = {"matched": len(doubts), "changed": done.changed, "unchanged": done.unchanged}
     print_record(record, as_json=as_json)
-
-
-async def _resolve_all(
-    db: Connection, resolver: Resolver, only: UnknownFilter, *, decision: Decision
-) -> Resolved:
-    """Go through all pages; each is committed by itself."""
-    changed = unchanged = after = 0
-    while True:
-        page = await resolver.resolve_page(db, only, decision, after=after)
-        changed, unchanged = changed + page.changed, unchanged + page.unchanged
-        if page.last_id is None:
-            return Resolved(changed=changed, unchanged=unchanged, last_id=None)
-        after = page.last_id

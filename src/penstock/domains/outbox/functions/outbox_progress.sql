@@ -21,10 +21,18 @@ AS $$
     FROM subject
     LEFT JOIN place ON place.id = subject.item_id
     LEFT JOIN LATERAL (
-        SELECT a.state, a.attempt_no, a.error_message, a.error_code, a.rail_reference
-        FROM penstock.outbox_attempt AS a
-        WHERE a.outbox_id = subject.outbox_id
-        ORDER BY a.created_at DESC, a.attempt_id DESC
+        SELECT * FROM (
+            SELECT a.state, a.attempt_no, a.error_message, a.error_code, a.rail_reference, a.created_at,
+                a.attempt_id
+            FROM penstock.outbox_attempt AS a
+            WHERE a.outbox_id = subject.outbox_id
+            UNION ALL
+            -- What stays of the months of the archive that were dropped.
+            SELECT k.state, k.attempt_no, k.last_error, NULL, k.rail_reference, k.last_at, k.outbox_id
+            FROM penstock.outbox_kept_state AS k
+            WHERE k.outbox_id = subject.outbox_id
+        ) AS row
+        ORDER BY row.created_at DESC, row.attempt_id DESC
         LIMIT 1
     ) AS last ON true
 $$;

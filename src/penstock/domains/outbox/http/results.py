@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.base.clock import Clock, instant
+from penstock.base.clock import Clock
 from penstock.contract.http import Call, Endpoint, NoParameters, Stream, endpoint
 from penstock.contract.paging import read_id
 from penstock.domains.outbox.reconcile import wire
@@ -14,6 +14,7 @@ from penstock.domains.outbox.reconcile.resolve import (
     count_unknown,
 )
 from penstock.domains.outbox.reconcile.results import Report, Results
+from penstock.postgres.clock import read_instant
 
 JSON = "application/json"
 SIGNATURE = "penstock-signature"
@@ -33,9 +34,9 @@ class ResultApi:
         async for chunk in call.body.chunks:
             body += chunk
         async with call.connection() as db:
-            taken = await self.results.take(
-                db, bytes(body), call.headers.get(SIGNATURE), now=instant(self.clock)
-            )
+            # An API process makes no claim, from which a worker knows the database's clock.
+            now = await read_instant(db, self.clock)
+            taken = await self.results.take(db, bytes(body), call.headers.get(SIGNATURE), now=now)
         return wire.TakenResult(
             outbox_id=taken.outbox_id, status=taken.status, outcome=taken.outcome
         )
@@ -62,13 +63,18 @@ class ResultApi:
         """Decide about the instructions in doubt that match."""
         given = call.body
         decision = Decision(resolution=given.resolution, who=call.who, reason=given.reason)
-        only = UnknownFilter(
-            rail_type=given.rail_type, participant_id=given.participant_id, before=given.before
-        )
         async with call.connection() as db:
+            before = given.before
+            if given.dry_run and before is None:
+                before = await read_instant(db, self.clock)
+            only = UnknownFilter(
+                rail_type=given.rail_type, participant_id=given.participant_id, before=before
+            )
             if given.dry_run:
                 matched = await count_unknown(db, only)
-                return wire.ResolvedMany(matched=matched, changed=0, unchanged=0, next=None)
+                return wire.ResolvedMany(
+                    matched=matched, changed=0, unchanged=0, next=None, before=before
+                )
             page = await self.resolver.resolve_page(
                 db, only, decision, after=read_id(given.after) or 0
             )
@@ -77,6 +83,7 @@ class ResultApi:
             changed=page.changed,
             unchanged=page.unchanged,
             next=None if page.last_id is None else str(page.last_id),
+            before=before,
         )
 
 

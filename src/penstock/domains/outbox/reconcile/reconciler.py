@@ -8,7 +8,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import assert_never
+from typing import assert_never, cast
 
 from penstock.base.aio import outcome_of, spawn
 from penstock.base.clock import Clock, instant
@@ -33,15 +33,25 @@ from penstock.domains.outbox.lookup import (
     WAIT_MAX,
     Lookup,
     claim_lookups,
+    drop_lookup,
     find_unknown,
-    forget_lookup,
     move_lookup,
 )
 from penstock.domains.outbox.probe import Probe, pass_by
-from penstock.domains.outbox.rails.rail import LoadedRail, NoAnswer, QueryResult, RailAnswer
+from penstock.domains.outbox.rails.rail import (
+    LoadedRail,
+    NoAnswer,
+    NotFound,
+    QueryResult,
+    RailAnswer,
+)
 from penstock.domains.outbox.reconcile.resolve import Resolver
 from penstock.domains.outbox.reconcile.results import Results
 from penstock.domains.outbox.send import ADAPTER_GRACE
+from penstock.domains.outbox.verdict import Stop
+from penstock.kernel.item import Dead
+from penstock.postgres.clock import read_instant
+from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import Connection, Pool, database_away
 
 WHO = "penstock.reconcile"
@@ -58,6 +68,7 @@ LEFT_WAIT = timedelta(seconds=30)  # A late result decides also what was left to
 CONNECTIONS_MAX = 2
 POLL_MAX = timedelta(hours=1)  # Between two questions whether an instruction was settled.
 POLL_FOR = timedelta(days=60)  # Returns of direct debits come up to 60 days later.
+POLL_LEFT = timedelta(days=1)  # And after that, when a person has to find out.
 
 PAID = "the rail has it"
 REFUSED = "the rail refused it for good"
@@ -95,8 +106,9 @@ class Reconciler:
 
     async def run_once(self) -> int:
         """Look at what is due now; return how many instructions that were."""
-        now = instant(self.clock)
         async with self.pool.acquire() as db:
+            # Before the worker's first claim is answered, its clock is that of the machine.
+            now = await read_instant(db, self.clock)
             async with db.transaction():
                 lost = await find_unknown(db, limit=LOST_MAX, now=now)
                 self.probe("before_unknown")
@@ -110,14 +122,36 @@ class Reconciler:
             self.log.warning("instructions.lost", item_count=len(lost))
             self.resolver.archive.count("UNKNOWN", len(lost))
         async with asyncio.TaskGroup() as group:
-            for each in lookups:
-                spawn(group, self._look(each, loaded.get(each.item_id)))
+            looks = [
+                spawn(group, self._look_apart(each, loaded.get(each.item_id))) for each in lookups
+            ]
+        away = next((look.result() for look in looks if look.result() is not None), None)
+        if away is not None:
+            raise away
         return len(lookups)
+
+    async def _look_apart(
+        self, lookup: Lookup, loaded: LoadedInstruction | None
+    ) -> DatabaseAway | None:
+        """Look at one instruction. What fails costs only its own lookup, which is tried later."""
+
+        async def look() -> None:
+            with database_away():
+                await self._look(lookup, loaded)
+
+        failure = await outcome_of(look())
+        if failure is None or isinstance(failure, DatabaseAway):
+            return failure
+        self.log.error("lookup.failed", item_id=lookup.item_id, **describe(failure))
+        later = await outcome_of(self._ask_later(lookup))
+        if later is not None:
+            return DatabaseAway(type(later).__qualname__)
+        return None
 
     async def _look(self, lookup: Lookup, loaded: LoadedInstruction | None) -> None:
         is_due = lookup.purpose == "settlement" or lookup.held_attempt == lookup.attempt
         if loaded is None or loaded.past is None or not is_due:
-            await forget_lookup(self.pool, lookup.item_id, lookup.attempt)
+            await drop_lookup(self.pool, lookup)
         elif loaded.rail is None:
             # Another process may have the adapter.
             await self._ask_later(lookup)
@@ -147,13 +181,17 @@ class Reconciler:
             async with asyncio.timeout((timeout + ADAPTER_GRACE).total_seconds()):
                 return await rail.rail.query(loaded.instruction, timeout=timeout)
 
-        found = await outcome_of(ask())
+        found = cast("object", await outcome_of(ask()))
+        if isinstance(found, RailAnswer | NotFound | NoAnswer):
+            return found
         if isinstance(found, TimeoutError):
             return NoAnswer("no answer in time")
         if isinstance(found, Exception):
             self.log.error("rail.failed", name=rail.rail_type, **describe(found))
             return NoAnswer("the adapter failed")
-        return found
+        # Adapters are plug-ins: what they return is not checked elsewhere.
+        self.log.error("rail.failed", name=rail.rail_type, error=type(found).__qualname__)
+        return NoAnswer("the adapter returned no answer")
 
     async def _decide(self, lookup: Lookup, loaded: LoadedInstruction, finding: Finding) -> None:
         """Apply a finding: end, release, ask again, or leave the instruction to a person."""
@@ -162,12 +200,25 @@ class Reconciler:
                 await self._ask_later(lookup, at=at)
             case AskPerson(code, reason):
                 await self._leave(lookup, loaded, code=code, reason=reason)
+            case MaySend(clearance) if await self._is_stopped(loaded, clearance):
+                await self._ask_later(lookup)
             case _:
                 self.probe("before_resolve")
                 async with self._places, self.pool.acquire() as db, db.transaction():
                     await self._resolve(db, lookup, finding)
                     self.probe("before_resolve_commit")
                 self.probe("after_resolve")
+
+    async def _is_stopped(self, loaded: LoadedInstruction, clearance: Clearance) -> bool:
+        """Return whether a control would stop the instruction, which holds it as unknown again.
+
+        One that fails for its control is released if nothing is in doubt any more: it fails then.
+        """
+        async with self._places, self.pool.acquire() as db:
+            (verdict,) = await self.loader.control.load(db, [loaded.instruction])
+        if not isinstance(verdict, Stop):
+            return False
+        return clearance == "SAME_KEY" or not isinstance(verdict.outcome, Dead)
 
     async def _resolve(
         self, db: Connection, lookup: Lookup, finding: Paid | Refused | MaySend
@@ -190,8 +241,8 @@ class Reconciler:
             case _:
                 assert_never(finding)
         if not is_changed:
-            # Somebody has decided meanwhile.
-            await forget_lookup(db, item_id, attempt)
+            # Another process or a person has decided meanwhile, and may have noted a settlement.
+            await drop_lookup(db, lookup)
 
     async def _leave(
         self, lookup: Lookup, loaded: LoadedInstruction, *, code: str, reason: str
@@ -209,33 +260,48 @@ class Reconciler:
         await move_lookup(self.pool, lookup, now + LEFT_WAIT, is_left=True, now=now)
 
     async def _ask_later(self, lookup: Lookup, *, at: datetime | None = None) -> None:
-        """Ask after a wait that doubles, or at `at` if that is sooner."""
+        """Ask after a wait that doubles, or at `at` if that is sooner.
+
+        What was not settled in time stays left to a person meanwhile.
+        """
         now = instant(self.clock)
         due_at = now + _wait(lookup.looks, WAIT_FIRST, WAIT_MAX)
         if at is not None:
             due_at = min(due_at, at)
-        await move_lookup(self.pool, lookup, due_at, now=now)
+        is_left = lookup.purpose == "settlement" and lookup.left_at is not None
+        await move_lookup(self.pool, lookup, due_at, is_left=is_left, now=now)
 
     # --------------------------------------------------------------------------- settlements
 
     async def _poll(self, lookup: Lookup, loaded: LoadedInstruction, rail: LoadedRail) -> None:
-        """Ask whether a dispatched instruction was settled or returned."""
+        """Ask whether a dispatched instruction was settled or returned.
+
+        After POLL_FOR it is left to a person, and still asked about once a day: a late answer or
+        report ends it.
+        """
         now = instant(self.clock)
-        if now - lookup.since > POLL_FOR or not rail.rail.properties.can_query:
-            await forget_lookup(self.pool, lookup.item_id, lookup.attempt)
+        is_left = now - lookup.since > POLL_FOR
+        if is_left and lookup.left_at is None:
+            self.log.error(
+                "instruction.unsettled",
+                outbox_id=str(loaded.instruction.outbox_id),
+                name=loaded.instruction.rail_type,
+            )
+        wait = POLL_LEFT if is_left else _wait(lookup.looks, WAIT_FIRST, POLL_MAX)
+        # Moved first: what is decided below removes the lookup, and what fails is asked later.
+        await move_lookup(self.pool, lookup, now + wait, is_left=is_left, now=now)
+        if not rail.rail.properties.can_query:
             return
         found = await self._query(loaded, rail)
-        if isinstance(found, RailAnswer):
-            if differs(found, loaded.instruction):
-                self.log.error(
-                    "instruction.amount_differs", outbox_id=str(loaded.instruction.outbox_id)
-                )
-            else:
-                async with self._places, self.pool.acquire() as db:
-                    if await self.results.note_answer(db, loaded.instruction, found, now=now):
-                        return
-        wait = _wait(lookup.looks, WAIT_FIRST, POLL_MAX)
-        await move_lookup(self.pool, lookup, now + wait, now=now)
+        if not isinstance(found, RailAnswer):
+            return
+        if differs(found, loaded.instruction):
+            self.log.error(
+                "instruction.amount_differs", outbox_id=str(loaded.instruction.outbox_id)
+            )
+            return
+        async with self._places, self.pool.acquire() as db:
+            await self.results.note_answer(db, loaded.instruction, found, now=now)
 
 
 def _wait(looks: int, first: timedelta, longest: timedelta) -> timedelta:

@@ -3,6 +3,7 @@
 Each decision, its row in the archive and its entry in the audit are one transaction.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -69,6 +70,14 @@ class Decision:
             raise InvalidInput("reference", "is for an instruction that is paid")
         elif not 1 <= len(self.reference) <= REFERENCE_LENGTH_MAX or "\x00" in self.reference:
             raise InvalidInput("reference", f"must have 1 to {REFERENCE_LENGTH_MAX} characters")
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """An instruction that may have been paid, with the attempt in doubt."""
+
+    item_id: int
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,21 +205,38 @@ class Resolver:
         return True
 
     async def decide(
-        self, db: Connection, item_id: int, decision: Decision, *, now: datetime | None = None
+        self,
+        db: Connection,
+        item_id: int,
+        decision: Decision,
+        *,
+        attempt: int | None = None,
+        now: datetime | None = None,
     ) -> bool:
         """Apply what a person has found out; False if the instruction is not in doubt."""
         who, reason = decision.who, decision.reason
         match decision.resolution:
             case "paid":
                 paid = Paid(rail_code=None, rail_reference=decision.reference)
-                return await self.end_paid(db, item_id, paid, who=who, reason=reason, now=now)
+                return await self.end_paid(
+                    db, item_id, paid, who=who, reason=reason, attempt=attempt, now=now
+                )
             case "failed":
                 refused = Refused(rail_code=None, rail_reference=None, message=reason)
                 return await self.end_failed(
-                    db, item_id, refused, who=who, reason=reason, error_code="NOT_PAID", now=now
+                    db,
+                    item_id,
+                    refused,
+                    who=who,
+                    reason=reason,
+                    error_code="NOT_PAID",
+                    attempt=attempt,
+                    now=now,
                 )
             case "again":
-                return await self.release(db, item_id, "NOT_PAID", who=who, reason=reason, now=now)
+                return await self.release(
+                    db, item_id, "NOT_PAID", who=who, reason=reason, attempt=attempt, now=now
+                )
 
     async def resolve(
         self, db: Connection, outbox_id: UUID, decision: Decision, *, now: datetime | None = None
@@ -229,6 +255,27 @@ class Resolver:
                 state = "gone" if item is None else item.state
                 raise StateConflict(outbox_id, state, "resolved", NOT_IN_DOUBT)
 
+    async def resolve_listed(
+        self,
+        db: Connection,
+        doubts: Sequence[Doubt],
+        decision: Decision,
+        *,
+        now: datetime | None = None,
+    ) -> Resolved:
+        """Decide about the instructions that a person has seen, page by page.
+
+        Others that came to doubt since they were listed are left alone, also another attempt of
+        one of these. Each page is a transaction of its own.
+        """
+        _check_for_many(decision)
+        changed = 0
+        for start in range(0, len(doubts), PAGE_ITEMS):
+            changed += await self._decide_all(
+                db, doubts[start : start + PAGE_ITEMS], decision, now=now
+            )
+        return Resolved(changed=changed, unchanged=len(doubts) - changed, last_id=None)
+
     async def resolve_page(
         self,
         db: Connection,
@@ -239,19 +286,33 @@ class Resolver:
         limit: int = PAGE_ITEMS,
         now: datetime | None = None,
     ) -> Resolved:
-        """Decide about the next matching instructions, in one transaction."""
-        if decision.resolution == "paid":
-            raise InvalidInput("resolution", "each paid instruction has a reference of its own")
-        async with db.transaction():
-            await self._archive_lost(db, now=now)
-            rows = await db.fetch(LIST_UNKNOWN, *_conditions(only), after, limit)
-            ids = [int(row["id"]) for row in rows]
-            changed = sum([await self.decide(db, each, decision, now=now) for each in ids])
+        """Decide about the next matching instructions, in one transaction.
+
+        Raises InvalidInput without `before`: the caller has to say up to when somebody has looked.
+        """
+        _check_for_many(decision)
+        if only.before is None:
+            raise InvalidInput("before", "is needed: the instant that the dry run returned")
+        doubts = await list_unknown(db, only, after=after, limit=limit)
+        changed = await self._decide_all(db, doubts, decision, now=now)
         return Resolved(
             changed=changed,
-            unchanged=len(ids) - changed,
-            last_id=ids[-1] if len(ids) == limit else None,
+            unchanged=len(doubts) - changed,
+            last_id=doubts[-1].item_id if len(doubts) == limit else None,
         )
+
+    async def _decide_all(
+        self, db: Connection, doubts: Sequence[Doubt], decision: Decision, *, now: datetime | None
+    ) -> int:
+        """Decide about instructions in one transaction; return how many were changed."""
+        async with db.transaction():
+            await self._archive_lost(db, now=now)
+            return sum(
+                [
+                    await self.decide(db, each.item_id, decision, attempt=each.attempt, now=now)
+                    for each in doubts
+                ]
+            )
 
     async def _archive_lost(self, db: Connection, *, now: datetime | None) -> None:
         """Archive what dead workers left before a person's decision about it."""
@@ -267,9 +328,22 @@ class Resolver:
         return row["outbox_id"], row["attempt"]
 
 
+async def list_unknown(
+    db: Queries, only: UnknownFilter, *, after: int = 0, limit: int | None = None
+) -> list[Doubt]:
+    """Return the instructions in doubt that match now, in the order of their items."""
+    rows = await db.fetch(LIST_UNKNOWN, *_conditions(only), after, limit)
+    return [Doubt(row["id"], row["attempt"]) for row in rows]
+
+
 async def count_unknown(db: Queries, only: UnknownFilter) -> int:
     """Return how many instructions that may have been paid match now."""
     return int(await db.fetchval(COUNT_UNKNOWN, *_conditions(only)))
+
+
+def _check_for_many(decision: Decision) -> None:
+    if decision.resolution == "paid":
+        raise InvalidInput("resolution", "each paid instruction has a reference of its own")
 
 
 def _conditions(only: UnknownFilter) -> tuple[object, ...]:

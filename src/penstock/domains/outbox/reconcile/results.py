@@ -10,30 +10,41 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from hashlib import sha256
-from typing import Annotated, Literal
+from typing import Annotated, Literal, assert_never
 from uuid import UUID
 
 import msgspec
 from msgspec import Meta, Struct
 
+from penstock.base.aio import outcome_of
 from penstock.base.errors import InvalidInput
-from penstock.base.log import Logger
+from penstock.base.log import Logger, describe
 from penstock.base.unique_keys import check_unique_keys
-from penstock.domains.outbox.audit.archive import Archive
+from penstock.domains.outbox.audit.archive import Archive, ArchivedState
 from penstock.domains.outbox.earlier_calls import Paid, Refused
 from penstock.domains.outbox.errors import BadSignature, ResultMismatch, UnknownInstruction
 from penstock.domains.outbox.instruction import Instruction
 from penstock.domains.outbox.lanes import OWNER
 from penstock.domains.outbox.lookup import forget_lookup
 from penstock.domains.outbox.rails.rail import CodeClass, RailAnswer, Rails
+from penstock.domains.outbox.reconcile.decide_result import (
+    DISPATCHING_STEPS,
+    Reported,
+    ReportedClass,
+    Status,
+    Step,
+    decide,
+)
 from penstock.domains.outbox.reconcile.resolve import Resolver
 from penstock.kernel import operate
 from penstock.kernel.errors import StateConflict
-from penstock.kernel.inspect import read_item
 from penstock.kernel.item import ItemId
-from penstock.postgres.pool import Connection, Queries, Row
+from penstock.kernel.settle import to_text
+from penstock.postgres.errors import DatabaseAway
+from penstock.postgres.pool import Connection, Queries, Row, database_away
 from penstock.postgres.statement import statement
 
+LOCK_KEY = statement(__package__, "lock_key.sql")
 STORE_RESULT = statement(__package__, "store_result.sql")
 LOCK_RESULTS = statement(__package__, "lock_results.sql")
 CLAIM_RESULTS = statement(__package__, "claim_results.sql")
@@ -51,14 +62,26 @@ SIGNATURES_MAX = 4  # In one header: a rail that changes its secret sends two.
 
 _SIGNATURE = re.compile(r"t=([0-9]{1,11})((?:,v1=[0-9a-f]{64})+)")
 
-Status = Literal["paid", "settled", "returned", "refused"]
 Outcome = Literal["applied", "recorded", "known"]
 
 # Returns the secret that a rail signs its reports with; None if it has none.
 SecretOf = Callable[[Queries, str], Awaitable[str | None]]
 
-# What a code of a report means. The others decide nothing yet.
-STATUSES: dict[CodeClass, Status] = {"paid": "settled", "terminal": "refused"}
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a report says; `code_class` is that of its code, if it names no status."""
+
+    status: Status
+    code_class: ReportedClass | None = None
+
+
+# What a code of a report, or of the answer to a query, means. The others decide nothing yet.
+STATUSES: dict[CodeClass, Said] = {
+    "paid": Said("settled", "paid"),
+    "terminal": Said("refused", "terminal"),
+    "retryable": Said("refused", "retryable"),
+}
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -118,16 +141,17 @@ class Results:
                 f"{found['amount']} {found['currency']}",
                 f"{report.amount} {report.currency}",
             )
-        status = await self._status(report)
-        if status is None:
+        said = await self._said(report)
+        if said is None:
             return Taken(outbox_id=found["outbox_id"], status=None, outcome="known")
         return await self.note(
             db,
             found["outbox_id"],
-            status,
+            said.status,
             rail_code=report.code,
             rail_reference=report.reference,
-            occurred_at=report.occurred_at or now,
+            occurred_at=report.occurred_at,
+            code_class=said.code_class,
             now=now,
         )
 
@@ -139,13 +163,22 @@ class Results:
         *,
         rail_code: str | None,
         rail_reference: str | None,
-        occurred_at: datetime,
+        occurred_at: datetime | None,
+        code_class: ReportedClass | None = None,
         now: datetime,
     ) -> Taken:
         """Keep a result and apply it if that is possible now."""
         async with db.transaction():
+            await db.fetch(LOCK_KEY, outbox_id)
             is_new = await db.fetchval(
-                STORE_RESULT, outbox_id, status, rail_code, rail_reference, occurred_at, now
+                STORE_RESULT,
+                outbox_id,
+                status,
+                None if rail_code is None else to_text(rail_code),
+                None if rail_reference is None else to_text(rail_reference),
+                occurred_at,
+                now,
+                code_class,
             )
             is_applied = await self.apply(db, outbox_id, now=now)
         outcome = "known" if not is_new else "applied" if is_applied else "recorded"
@@ -153,67 +186,69 @@ class Results:
 
     async def note_answer(
         self, db: Connection, instruction: Instruction, answer: RailAnswer, *, now: datetime
-    ) -> bool:
+    ) -> None:
         """Keep what the answer to a query decides about a dispatched instruction, if anything."""
         rail = await self.rails.find(instruction.rail_type)
-        status = None if rail is None else STATUSES.get(rail.classify(answer.code))
-        if status is None:
-            return False
+        found = None if rail is None else STATUSES.get(rail.classify(answer.code))
+        if found is None:
+            return
         await self.note(
             db,
             instruction.outbox_id,
-            status,
+            found.status,
             rail_code=answer.code,
             rail_reference=answer.reference,
-            occurred_at=now,
+            occurred_at=None,
+            code_class=found.code_class,
             now=now,
         )
-        return True
 
     async def apply_waiting(self, db: Connection, *, now: datetime) -> int:
         """Apply reports that could not be applied when they came; return how many were tried."""
         rows = await db.fetch(CLAIM_RESULTS, BATCH_MAX, WAIT, now)
         for row in rows:
-            async with db.transaction():
-                await self.apply(db, row["outbox_id"], now=now)
+            outbox_id = row["outbox_id"]
+            failure = await outcome_of(self._apply_locked(db, outbox_id, now=now))
+            if isinstance(failure, DatabaseAway):
+                raise failure
+            if isinstance(failure, Exception):
+                # One that cannot be applied must not keep the others back.
+                self.log.error("result.failed", outbox_id=str(outbox_id), **describe(failure))
         return len(rows)
+
+    async def _apply_locked(self, db: Connection, outbox_id: UUID, *, now: datetime) -> None:
+        with database_away():
+            async with db.transaction():
+                await db.fetch(LOCK_KEY, outbox_id)
+                await self.apply(db, outbox_id, now=now)
 
     async def apply(self, db: Connection, outbox_id: UUID, *, now: datetime) -> bool:
         """Apply the results of an instruction, in the caller's transaction; False: not all yet."""
-        rows = await db.fetch(LOCK_RESULTS, outbox_id)
-        states = set[str](rows[0]["states"]) if rows else set[str]()
-        are_applied = True
-        for row in rows:
-            if await self._apply_one(db, outbox_id, row, states=states, now=now):
-                await db.execute(MARK_APPLIED, outbox_id, row["status"], now)
-            else:
-                are_applied = False
-        return are_applied
+        delayed: set[tuple[str, int]] = set()
+        while True:
+            # Read again after each step: it changes what the next one is compared with.
+            rows = await db.fetch(LOCK_RESULTS, outbox_id)
+            row = next(
+                (row for row in rows if (row["status"], row["attempt"]) not in delayed), None
+            )
+            if row is None:
+                return not delayed
+            step = decide(await self._reported(row))
+            if step == "wait" or not await self._take_step(db, outbox_id, row, step=step, now=now):
+                delayed.add((row["status"], row["attempt"]))
+            elif step not in DISPATCHING_STEPS:
+                await db.execute(MARK_APPLIED, outbox_id, row["status"], row["attempt"], now)
 
-    async def _apply_one(
-        self, db: Connection, outbox_id: UUID, row: Row, *, states: set[str], now: datetime
-    ) -> bool:
-        """Apply one result; `states` are those in the archive, and grow with it."""
-        if not states & {"DISPATCHED", "SETTLED"}:
-            ended = await self._end(db, outbox_id, row, now=now)
-            if ended is None:
-                return False
-            states.add(ended)
-        if "DISPATCHED" not in states:
-            return True
-        if row["status"] == "refused" and "RETURNED" not in states:
-            was_paid = "SETTLED" in states or await self._was_paid(row)
-            if was_paid is None:
-                return False
-            if was_paid:
-                # RETURNED would allow the instruction under another key, which pays it again.
-                self.log.error(
-                    "instruction.contradicted", outbox_id=str(outbox_id), status=row["status"]
-                )
-                await forget_lookup(db, row["item_id"])
-                return True
-        await self._settle(db, outbox_id, row, states=states)
-        return True
+    async def _reported(self, row: Row) -> Reported:
+        return Reported(
+            status=row["status"],
+            states=set(row["states"]),
+            place=row["place"],
+            was_paid=await self._was_paid(row) if row["status"] == "refused" else False,
+            code_class=row["code_class"],
+            tries=row["tries"],
+            is_only_refused=row["is_only_refused"],
+        )
 
     async def _was_paid(self, row: Row) -> bool | None:
         """Return whether a dispatched instruction was paid, and not only accepted by its rail.
@@ -229,91 +264,80 @@ class Results:
         accepted = {"pending", "paid"} if rail.rail.properties.is_asynchronous else {"pending"}
         return any(rail.classify(code) not in accepted for code in codes if code is not None)
 
-    async def _end(
-        self, db: Connection, outbox_id: UUID, row: Row, *, now: datetime
-    ) -> Literal["DISPATCHED", "FAILED", "HELD"] | None:
-        """End an instruction that is in doubt; None if the report has to wait."""
-        status: Status = row["status"]
+    async def _take_step(
+        self, db: Connection, outbox_id: UUID, row: Row, *, step: Step, now: datetime
+    ) -> bool:
+        """Apply what was decided about a result; False if it cannot be applied now."""
         item_id, code, reference = row["item_id"], row["rail_code"], row["rail_reference"]
-        reason = f"the rail reports it as {status}"
-        if status == "refused":
-            refused = Refused(rail_code=code, rail_reference=reference, message=None)
-            is_ended = await self.resolver.end_failed(
-                db, item_id, refused, who=WHO, reason=reason, now=now
-            )
-        else:
-            paid = Paid(rail_code=code, rail_reference=reference)
-            is_ended = await self.resolver.end_paid(
-                db, item_id, paid, who=WHO, reason=reason, now=now
-            )
-        if not is_ended:
-            item = await read_item(db, ItemId(item_id))
-            if item is not None and item.state != "dead":
-                # The last check before a call sees the report, and the handler what was paid.
-                return await self._hold_refused(db, row, now=now) if status == "refused" else None
-            if status != "refused":
-                await self._write_paid_after_failure(db, outbox_id, row, now=now)
-        return "FAILED" if status == "refused" else "DISPATCHED"
+        reason = f"the rail reports it as {row['status']}"
+        about = {"outbox_id": str(outbox_id), "status": row["status"]}
+        match step:
+            case "nothing" | "wait":
+                return True
+            case "end_paid":
+                paid = Paid(rail_code=code, rail_reference=reference)
+                return await self.resolver.end_paid(
+                    db, item_id, paid, who=WHO, reason=reason, now=now
+                )
+            case "end_failed":
+                refused = Refused(rail_code=code, rail_reference=reference, message=None)
+                return await self.resolver.end_failed(
+                    db, item_id, refused, who=WHO, reason=reason, now=now
+                )
+            case "hold":
+                return await self._hold_refused(db, item_id, now=now)
+            case "paid_after_failure":
+                self.log.error("instruction.paid_after_failure", **about)
+                await self._write(
+                    db, outbox_id, "DISPATCHED", row=row, error_code=AFTER_FAILURE, at=now
+                )
+                return True
+            case "settled":
+                await self._write(db, outbox_id, "SETTLED", row=row)
+            case "returned":
+                await self._write(db, outbox_id, "RETURNED", row=row)
+            case "settled_after_refusal":
+                self.log.error("instruction.contradicted", **about)
+                await self._write(db, outbox_id, "SETTLED", row=row, error_code=AFTER_REFUSAL)
+            case "contradicted":
+                self.log.error("instruction.contradicted", **about)
+            case _:
+                assert_never(step)
+        await forget_lookup(db, item_id)
+        return True
 
-    async def _hold_refused(
-        self, db: Connection, row: Row, *, now: datetime
-    ) -> Literal["HELD"] | None:
+    async def _hold_refused(self, db: Connection, item_id: int, *, now: datetime) -> bool:
         """Hold a waiting instruction that was refused although nothing is known of a call.
 
-        None if it is in flight, or behind the head of its participant.
+        False if it is held for another reason, or behind the head of its participant.
         """
         try:
             await operate.hold(
-                db, ItemId(row["item_id"]), who=WHO, reason=REPORTED_REFUSED, owner=OWNER, now=now
+                db, ItemId(item_id), who=WHO, reason=REPORTED_REFUSED, owner=OWNER, now=now
             )
         except StateConflict:
-            return None
-        return "HELD"
+            return False
+        return True
 
-    async def _settle(self, db: Connection, outbox_id: UUID, row: Row, *, states: set[str]) -> None:
-        """Archive that a dispatched instruction was settled or returned, each once.
-
-        A settlement after a refusal contradicts it: as RETURNED the instruction could be sent under
-        another key, which would pay it twice.
-        """
-        if row["status"] == "paid":
-            return
-        state = "SETTLED" if row["status"] == "settled" else "RETURNED"
-        is_contradicted = state == "SETTLED" and row["is_only_refused"] and "RETURNED" in states
-        if is_contradicted:
-            self.log.error(
-                "instruction.contradicted", outbox_id=str(outbox_id), status=row["status"]
-            )
-        if state not in states and (is_contradicted or "RETURNED" not in states):
-            await self._archive.write(
-                db,
-                outbox_id,
-                state,
-                who=WHO,
-                rail_code=row["rail_code"],
-                rail_reference=row["rail_reference"],
-                error_code=AFTER_REFUSAL if is_contradicted else None,
-                at=row["occurred_at"],
-            )
-            states.add(state)
-        await forget_lookup(db, row["item_id"])
-
-    async def _write_paid_after_failure(
-        self, db: Connection, outbox_id: UUID, row: Row, *, now: datetime
+    async def _write(
+        self,
+        db: Connection,
+        outbox_id: UUID,
+        state: ArchivedState,
+        *,
+        row: Row,
+        error_code: str | None = None,
+        at: datetime | None = None,
     ) -> None:
-        """Archive that an instruction that ended as failed was paid: a person has to look at it."""
-        self.log.error(
-            "instruction.paid_after_failure", outbox_id=str(outbox_id), status=row["status"]
-        )
         await self._archive.write(
             db,
             outbox_id,
-            "DISPATCHED",
+            state,
             who=WHO,
             rail_code=row["rail_code"],
             rail_reference=row["rail_reference"],
-            error_code=AFTER_FAILURE,
-            at=now,
+            error_code=error_code,
+            at=at or row["occurred_at"],
         )
 
     async def _verify(
@@ -341,9 +365,10 @@ class Results:
             )
         return rows[0]
 
-    async def _status(self, report: Report) -> Status | None:
+    async def _said(self, report: Report) -> Said | None:
+        """Return what a report says; None if its code decides nothing yet."""
         if report.status is not None:
-            return report.status
+            return Said(report.status)
         if report.code is None:
             raise InvalidInput("status", "is missing, and so is code")
         rail = await self.rails.find(report.rail_type)

@@ -6,8 +6,9 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
+from penstock.domains.outbox.reconcile.decide_result import Status
 from penstock.domains.outbox.reconcile.resolve import REFERENCE_LENGTH_MAX, Resolution
-from penstock.domains.outbox.reconcile.results import Outcome, Status
+from penstock.domains.outbox.reconcile.results import Outcome
 
 Text = Annotated[str, Meta(min_length=1, max_length=1000)]
 Reference = Annotated[str, Meta(min_length=1, max_length=REFERENCE_LENGTH_MAX)]
@@ -45,7 +46,8 @@ class ResolvedInstruction(Struct, frozen=True, kw_only=True):
 class ResolutionOfMany(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A decision about all instructions in doubt that match: `failed` or `again`.
 
-    `before` is when they were held; `after` is the `next` of the page before.
+    `before` is when they were held: a dry run returns the instant of its count, and a decision
+    needs it, so that nothing is decided that came later. `after` is the `next` of the page before.
     """
 
     resolution: Resolution
@@ -58,9 +60,13 @@ class ResolutionOfMany(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ResolvedMany(Struct, frozen=True, kw_only=True):
-    """How many matched and were changed; `next` continues with the next page."""
+    """How many matched and were changed; `next` continues with the next page.
+
+    `before`: those that were held before this instant.
+    """
 
     matched: int
     changed: int
     unchanged: int
     next: str | None
+    before: datetime | None

@@ -1,13 +1,24 @@
--- What a rail has reported about an instruction and is not applied yet, with the states that the
--- archive has, the codes with which it was dispatched, whether it was ever reported as paid, and
--- whether as refused and not as returned. A settlement comes before a return, whichever was reported
--- first.
-SELECT r.status, r.rail_code, r.rail_reference, r.occurred_at, i.item_id, i.rail_type, ARRAY(
-        SELECT DISTINCT a.state FROM penstock.outbox_attempt AS a WHERE a.outbox_id = r.outbox_id
+-- What a rail has reported about an instruction and is not applied yet, with what it is compared with:
+-- the states that the archive has or had, the codes with which the instruction was dispatched, how often it
+-- was tried, where its item is, whether it was ever reported as paid, and whether as refused and not
+-- as returned. A settlement comes before a return, whichever was reported first.
+SELECT r.status, r.attempt, r.code_class, r.rail_code, r.rail_reference, r.occurred_at, i.item_id,
+    i.rail_type, ARRAY(
+        SELECT a.state FROM penstock.outbox_attempt AS a WHERE a.outbox_id = r.outbox_id
+        UNION
+        SELECT unnest(k.states) FROM penstock.outbox_kept_state AS k WHERE k.outbox_id = r.outbox_id
     ) AS states, ARRAY(
         SELECT a.rail_code FROM penstock.outbox_attempt AS a
         WHERE a.outbox_id = r.outbox_id AND a.state = 'DISPATCHED'
-    ) AS dispatched_codes, EXISTS (
+    ) AS dispatched_codes, (
+        SELECT count(DISTINCT a.token) FROM penstock.outbox_attempt AS a WHERE a.outbox_id = r.outbox_id
+    ) AS tries, CASE
+        WHEN EXISTS (SELECT FROM penstock.outbox_unknown AS u WHERE u.id = i.item_id) THEN 'in_doubt'
+        ELSE coalesce((SELECT CASE
+            WHEN l.state = 'leased' THEN 'in_flight'
+            WHEN l.state IN ('ready', 'scheduled', 'parked', 'held') THEN 'waiting'
+            ELSE 'ended' END FROM penstock.locate(ARRAY[i.item_id]) AS l LIMIT 1), 'ended')
+    END AS place, EXISTS (
         SELECT FROM penstock.outbox_result AS p
         WHERE p.outbox_id = r.outbox_id AND p.status IN ('paid', 'settled')
     ) AS is_reported_paid, coalesce((
@@ -16,5 +27,5 @@ SELECT r.status, r.rail_code, r.rail_reference, r.occurred_at, i.item_id, i.rail
     ), false) AS is_only_refused
 FROM penstock.outbox_result AS r JOIN penstock.outbox_instruction AS i USING (outbox_id)
 WHERE r.outbox_id = $1 AND r.applied_at IS NULL
-ORDER BY array_position(ARRAY['paid', 'settled', 'refused', 'returned'], r.status)
+ORDER BY array_position(ARRAY['paid', 'settled', 'refused', 'returned'], r.status), r.attempt
 FOR UPDATE OF r;

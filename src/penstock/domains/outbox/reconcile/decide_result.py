@@ -1,0 +1,118 @@
+"""What a report of a rail changes about its instruction. Pure: what is decided, results.py applies.
+
+The table in tests/domains/outbox/test_decide_result.py has one line for each rule.
+"""
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Literal
+
+Status = Literal["paid", "settled", "returned", "refused"]
+
+# Where the instruction is. `in_doubt`: held, and may have been paid. `waiting` includes those that
+# are held for another reason. `ended`: paid, failed, or removed by retention.
+Place = Literal["in_doubt", "in_flight", "waiting", "ended"]
+
+# What the code says of a report that names no status.
+ReportedClass = Literal["paid", "terminal", "retryable"]
+
+# `wait`: try again later. `nothing`: it is known, or changes nothing. `end_paid`, `end_failed`: end
+# an instruction in doubt. `hold`: leave a waiting one to a person. `paid_after_failure`: archive
+# that a failed one was paid. `settled`, `returned`: archive that. `settled_after_refusal`: that
+# too, although a refusal was archived. `contradicted`: only log it.
+Step = Literal[
+    "wait",
+    "nothing",
+    "end_paid",
+    "end_failed",
+    "hold",
+    "paid_after_failure",
+    "settled",
+    "returned",
+    "settled_after_refusal",
+    "contradicted",
+]
+
+# After these the instruction is dispatched, and the same report is decided about once more.
+DISPATCHING_STEPS: AbstractSet[Step] = {"end_paid", "paid_after_failure"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """A report, and what is known about its instruction.
+
+    `states` are those in the archive. `was_paid`: the rail has paid it, and not only accepted it;
+    None if this process cannot know. `tries` counts the attempts in the archive. `is_only_refused`:
+    no report says that it was returned, and one that it was refused.
+    """
+
+    status: Status
+    states: AbstractSet[str]
+    place: Place
+    was_paid: bool | None = False
+    code_class: ReportedClass | None = None
+    tries: int = 1
+    is_only_refused: bool = False
+
+
+def decide(report: Reported) -> Step:
+    """Return the next step; a report about an instruction in doubt may take two."""
+    if report.states & {"DISPATCHED", "SETTLED", "RETURNED"}:
+        return _refuse_dispatched(report) if report.status == "refused" else _settle(report)
+    return _refuse(report) if report.status == "refused" else _pay(report)
+
+
+def _pay(report: Reported) -> Step:
+    match report.place:
+        case "in_doubt":
+            return "end_paid"
+        case "ended":
+            return "paid_after_failure"
+        case "in_flight" | "waiting":
+            # The last check before a call sees the report, and the handler what was paid.
+            return "wait"
+
+
+def _refuse(report: Reported) -> Step:
+    if report.code_class == "retryable":
+        # It decides only about a call that was accepted: whether one was is not known yet, or the
+        # lane's backoff decides when the next one is made.
+        return "wait" if report.place in {"in_doubt", "in_flight"} else "nothing"
+    match report.place:
+        case "in_doubt":
+            return "end_failed"
+        case "ended":
+            return "nothing"
+        case "in_flight":
+            return "wait"
+        case "waiting":
+            return "hold"
+
+
+def _refuse_dispatched(report: Reported) -> Step:
+    """A refusal after the acceptance is final, also one that would allow another call.
+
+    RETURNED allows the instruction under another key, which must not pay a second time.
+    """
+    if "RETURNED" in report.states:
+        return "nothing"
+    if "SETTLED" in report.states:
+        # What a rail has settled it cannot refuse any more: by its code, this is a return. With
+        # several calls it may be the refusal of another one.
+        is_return = report.code_class is not None and report.tries <= 1
+        return "returned" if is_return else "contradicted"
+    if report.was_paid is None:
+        return "wait"
+    return "contradicted" if report.was_paid else "returned"
+
+
+def _settle(report: Reported) -> Step:
+    match report.status:
+        case "settled" if "SETTLED" not in report.states:
+            if "RETURNED" not in report.states:
+                return "settled"
+            return "settled_after_refusal" if report.is_only_refused else "nothing"
+        case "returned" if "RETURNED" not in report.states:
+            return "returned"
+        case _:
+            return "nothing"

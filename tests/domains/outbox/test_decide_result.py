@@ -1,0 +1,73 @@
+"""Each rule about a report, as one line of a table."""
+
+from typing import Any
+
+import pytest
+
+from penstock.domains.outbox.reconcile.decide_result import Place, Reported, Status, Step, decide
+
+DISPATCHED = {"DISPATCHED"}
+SETTLED = {"DISPATCHED", "SETTLED"}
+RETURNED = {"DISPATCHED", "RETURNED"}
+FAILED = {"UNKNOWN", "FAILED"}
+BY_CODE: dict[str, Any] = {"code_class": "terminal"}
+FOR_NOW: dict[str, Any] = {"code_class": "retryable"}
+WAS_PAID: dict[str, Any] = {"was_paid": True}
+NOBODY_KNOWS: dict[str, Any] = {"was_paid": None}
+TWICE: dict[str, Any] = {"tries": 2}
+ONLY_REFUSED: dict[str, Any] = {"is_only_refused": True}
+
+# The status of the report, the states in the archive, where the item is, and what else is known.
+RULES: list[tuple[Status, set[str], Place, dict[str, Any], Step]] = [
+    # Nothing is known of an acceptance yet.
+    ("paid", {"UNKNOWN"}, "in_doubt", {}, "end_paid"),
+    ("settled", {"UNKNOWN"}, "in_doubt", {}, "end_paid"),
+    ("returned", {"UNKNOWN"}, "in_doubt", {}, "end_paid"),
+    ("refused", {"UNKNOWN"}, "in_doubt", {}, "end_failed"),
+    ("refused", {"UNKNOWN"}, "in_doubt", BY_CODE, "end_failed"),
+    ("refused", {"UNKNOWN"}, "in_doubt", FOR_NOW, "wait"),
+    ("paid", set(), "in_flight", {}, "wait"),
+    ("refused", set(), "in_flight", {}, "wait"),
+    ("refused", set(), "in_flight", FOR_NOW, "wait"),
+    ("settled", set(), "waiting", {}, "wait"),
+    ("refused", set(), "waiting", {}, "hold"),
+    ("refused", {"RETRYABLE"}, "waiting", BY_CODE, "hold"),
+    ("refused", {"RETRYABLE"}, "waiting", FOR_NOW, "nothing"),
+    ("paid", FAILED, "ended", {}, "paid_after_failure"),
+    ("returned", FAILED, "ended", {}, "paid_after_failure"),
+    ("refused", FAILED, "ended", {}, "nothing"),
+    ("refused", FAILED, "ended", FOR_NOW, "nothing"),
+    # The rail has accepted or paid it.
+    ("paid", DISPATCHED, "ended", {}, "nothing"),
+    ("settled", DISPATCHED, "ended", {}, "settled"),
+    ("returned", DISPATCHED, "ended", {}, "returned"),
+    ("refused", DISPATCHED, "ended", {}, "returned"),
+    ("refused", DISPATCHED, "ended", BY_CODE, "returned"),
+    ("refused", DISPATCHED, "ended", FOR_NOW, "returned"),
+    ("refused", FAILED | DISPATCHED, "ended", {}, "returned"),
+    ("refused", DISPATCHED, "ended", WAS_PAID, "contradicted"),
+    ("refused", DISPATCHED, "ended", BY_CODE | WAS_PAID, "contradicted"),
+    ("refused", DISPATCHED, "ended", NOBODY_KNOWS, "wait"),
+    # It has settled it.
+    ("settled", SETTLED, "ended", {}, "nothing"),
+    ("returned", SETTLED, "ended", {}, "returned"),
+    ("refused", SETTLED, "ended", WAS_PAID, "contradicted"),
+    ("refused", SETTLED, "ended", BY_CODE | WAS_PAID, "returned"),
+    ("refused", SETTLED, "ended", FOR_NOW | WAS_PAID, "returned"),
+    ("refused", SETTLED, "ended", BY_CODE | WAS_PAID | TWICE, "contradicted"),
+    # It has returned it.
+    ("returned", RETURNED, "ended", {}, "nothing"),
+    ("refused", RETURNED, "ended", {}, "nothing"),
+    ("settled", RETURNED, "ended", {}, "nothing"),
+    ("settled", RETURNED, "ended", ONLY_REFUSED, "settled_after_refusal"),
+    ("settled", RETURNED | SETTLED, "ended", ONLY_REFUSED, "nothing"),
+]
+
+
+@pytest.mark.parametrize(
+    ("status", "states", "place", "more", "step"), RULES, ids=[str(n) for n in range(len(RULES))]
+)
+def test_a_report_changes_what_its_rule_says(
+    *, status: Status, states: set[str], place: Place, more: dict[str, Any], step: Step
+) -> None:
+    assert decide(Reported(status=status, states=states, place=place, **more)) == step
