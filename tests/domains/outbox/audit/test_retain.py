@@ -16,6 +16,8 @@ from penstock.domains.outbox.audit.retain import (
     list_months,
     open_months,
 )
+from penstock.domains.outbox.audit.verify import read_head, verify
+from penstock.domains.outbox.inspect import read_story
 from penstock.domains.outbox.lanes import LANE, POLICY
 from penstock.kernel.lane import create_lane
 from penstock.postgres.pool import Pool
@@ -249,3 +251,111 @@ async def test_sums_of_days_that_no_limit_looks_at_are_removed(db: Pool) -> None
     for table in ("outbox_charge", "outbox_day_total"):
         rows = await db.fetch(f"SELECT day FROM penstock.{table} ORDER BY day")
         assert [row["day"] for row in rows] == kept
+
+
+OF_ATTEMPT: LiteralString = """
+    SELECT i.outbox_id, i.item_id FROM penstock.outbox_instruction AS i
+    JOIN penstock.outbox_attempt AS a USING (outbox_id) WHERE a.attempt_id = $1
+"""
+
+OPEN: dict[str, LiteralString] = {
+    "settlement": "INSERT INTO penstock.outbox_lookup"
+    " (item_id, attempt, rail_type, purpose, due_at, since)"
+    " SELECT item_id, 1, 'simulator', 'settlement', now(), now()"
+    " FROM penstock.outbox_instruction WHERE outbox_id = $1",
+    "report": "INSERT INTO penstock.outbox_result"
+    " (outbox_id, status, occurred_at, received_at, due_at)"
+    " VALUES ($1, 'paid', now(), now(), now())",
+}
+
+
+@pytest.mark.parametrize("statement", OPEN.values(), ids=OPEN)
+async def test_a_month_stays_while_a_rail_may_still_decide(
+    db: Pool, statement: LiteralString
+) -> None:
+    """What is settled, returned or reported later is compared with what the archive has."""
+    await open_months(db, now=JAN)
+    (attempt_id,) = await add(db, 1, at=JAN)
+    await seal_all(db)
+    outbox_id, item_id = await db.fetchrow(OF_ATTEMPT, attempt_id) or (None, None)
+    await db.execute(statement, outbox_id)
+
+    assert await drop_month(db, JANUARY) is None
+    await db.execute("DELETE FROM penstock.outbox_lookup WHERE item_id = $1", item_id)
+    await db.execute("UPDATE penstock.outbox_result SET applied_at = now()")
+    assert await drop_month(db, JANUARY) == 1
+
+
+async def test_the_last_state_outlives_the_archive(db: Pool) -> None:
+    """What REST shows needs a state, and a failed instruction may be sent under another key."""
+    await open_months(db, now=JAN)
+    (paid,) = await add(db, 1, at=JAN)
+    (failed,) = await add(db, 1, at=JAN)
+    await tamper(
+        db, ["UPDATE penstock.outbox_attempt SET state = 'FAILED' WHERE attempt_id = $1"], failed
+    )
+    ids = [(await db.fetchrow(OF_ATTEMPT, each) or [])[0] for each in (paid, failed)]
+    await db.execute(
+        "INSERT INTO penstock.dead (id, died_at, lane_id, attempt, forgiven, reason)"
+        " SELECT item_id, now(), 0, 1, 0, 'refused' FROM penstock.outbox_instruction"
+        " WHERE outbox_id = $1",
+        ids[1],
+    )
+    await seal_all(db)
+    assert await drop_month(db, JANUARY) == 2
+
+    views = [(await read_story(db, each)).instruction for each in ids]
+    may_repeat = [await db.fetchval("SELECT penstock.outbox_has_failed($1)", each) for each in ids]
+
+    assert [(view.state, view.attempt_count) for view in views] == [
+        ("DISPATCHED", 1), ("FAILED", 1),
+    ]  # fmt: skip
+    assert views[0].rail_reference == "r-1"
+    assert may_repeat == [False, True]
+
+
+FORGED_DROP: LiteralString = """
+    SELECT penstock.add_outbox_seal(
+        (NULL, 'dropped', NULL, s.month, s.era, s.last_xid, s.last_attempt_id, s.row_count, NULL,
+         NULL, s.hash, NULL, NULL)::penstock.outbox_seal)
+    FROM penstock.outbox_seal AS s ORDER BY s.seal_no DESC LIMIT 1
+"""
+
+
+async def test_a_month_that_is_only_said_to_be_dropped_is_named(db: Pool) -> None:
+    """Whoever can write can append the entry, empty the seals and delete the rows."""
+    await open_months(db, now=JAN)
+    await add(db, 3, at=JAN)
+    await seal_all(db)
+
+    await tamper(
+        db,
+        [
+            FORGED_DROP,
+            "UPDATE penstock.outbox_seal SET attempt_ids = NULL, row_hashes = NULL",
+            "DELETE FROM penstock.outbox_attempt",
+        ],
+    )
+
+    (fault,) = (await verified(db)).faults
+    assert (fault.fault, fault.seal_no) == ("seal", 2)
+    assert "2030-01" in fault.reason
+
+
+async def test_a_dropped_month_must_be_expected(db: Pool) -> None:
+    """With the right to drop partitions the rows are really gone: only a kept seal shows when."""
+    await open_months(db, now=JAN)
+    await add(db, 3, at=JAN)
+    await seal_all(db)
+    async with db.acquire() as connection:
+        kept = await read_head(connection)
+    assert await drop_month(db, JANUARY) == 3
+
+    async with db.acquire() as connection:
+        alone = await verify(connection)
+        compared = await verify(connection, kept=kept)
+        expected = await verify(connection, kept=kept, may_drop=[JANUARY])
+
+    assert [(each.month, each.rows, each.seal_no) for each in alone.dropped] == [(JANUARY, 3, 2)]
+    assert alone.faults == expected.faults == []
+    assert [(each.fault, each.seal_no) for each in compared.faults] == [("seal", 2)]

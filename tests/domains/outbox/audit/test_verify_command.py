@@ -3,10 +3,12 @@
 import json
 import threading
 from collections.abc import Callable, Generator
+from datetime import UTC, date, datetime
 
 import pytest
 
 from penstock.base.settings import read_once
+from penstock.domains.outbox.audit.retain import drop_month, open_months
 from penstock.domains.outbox.commands.verify import verify
 from penstock.postgres.pool import Pool
 from tests.domains.outbox.audit.archived import add, seal_all, tamper
@@ -67,6 +69,23 @@ async def test_a_changed_row_is_named_and_the_exit_code_is_one(db: Pool, run: Ru
     (fault,) = json.loads(out)["faults"]
     assert (fault["fault"], fault["attempt_id"]) == ("changed", str(ids[2]))
     assert str(ids[2]) in text
+
+
+async def test_a_dropped_month_is_printed_and_has_to_be_expected(db: Pool, run: Run) -> None:
+    """Its rows cannot be compared any more, so a person has to know about it."""
+    at = datetime(2030, 1, 15, tzinfo=UTC)
+    await open_months(db, now=at)
+    await add(db, 5, at=at)
+    await seal_all(db)
+    head = run("--head")[1].strip()
+    await drop_month(db, date(2030, 1, 1))
+
+    code, _, err = run()
+
+    assert code == 0
+    assert "2030-01 was dropped with 5 rows, as seal 2 says" in err
+    assert run("--expect", head)[0] == 1
+    assert run("--expect", head, "--dropped", "2030-01")[0] == 0
 
 
 async def test_a_head_that_was_kept_is_compared(db: Pool, run: Run) -> None:

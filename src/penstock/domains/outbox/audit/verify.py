@@ -2,8 +2,9 @@
 inserted. Only reads, in steps of a few seals, so that no long transaction holds anything back.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from itertools import groupby
 from typing import Literal
 from uuid import UUID
@@ -20,6 +21,7 @@ LOOK_UP_ROWS = statement(__package__, "look_up_rows.sql")
 COMPARE_ROWS = statement(__package__, "compare_rows.sql")
 COMPARE_RESTORED_ROWS = statement(__package__, "compare_restored_rows.sql")
 FIND_RESTORED = statement(__package__, "find_restored.sql")
+LIST_DROPPED = statement(__package__, "list_dropped.sql")
 FIND_FOREIGN_ROWS = statement(__package__, "find_foreign_rows.sql")
 
 SEALS_PER_STEP = 5  # 20,000 rows, in about half a second.
@@ -54,24 +56,42 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedMonth:
+    """A month that retention has removed, how many rows it had, and the seal that says so."""
+
+    month: date
+    rows: int
+    seal_no: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What was compared, and what is wrong; `faults` ends at FAULTS_MAX."""
+    """What was compared, and what is wrong; `faults` ends at FAULTS_MAX.
+
+    `dropped` are the months that nobody can compare any more.
+    """
 
     seals: int
     rows: int
     unsealed: int
     head: Head | None
+    dropped: Sequence[DroppedMonth]
     faults: Sequence[Fault]
 
 
 async def verify(
-    db: Connection, *, kept: Head | None = None, on_progress: Callable[[int], None] | None = None
+    db: Connection,
+    *,
+    kept: Head | None = None,
+    may_drop: Collection[date] = (),
+    on_progress: Callable[[int], None] | None = None,
 ) -> Verified:
     """Compare all sealed rows with the archive; `kept` is a head that was noted earlier.
 
+    A month that was dropped since that head is a fault, unless it is one of `may_drop`.
     `on_progress` gets how many rows were compared so far.
     """
-    walk = _Walk(kept=kept)
+    walk = _Walk(kept=kept, may_drop=may_drop)
     while len(walk.faults) < FAULTS_MAX:
         async with db.transaction(isolation="repeatable_read", readonly=True):
             await db.execute(LOOK_UP_ROWS)
@@ -86,6 +106,7 @@ async def verify(
         rows=walk.rows,
         unsealed=await db.fetchval(COUNT_UNSEALED, UNSEALED_MAX),
         head=await read_head(db),
+        dropped=walk.dropped,
         faults=walk.faults[:FAULTS_MAX],
     )
 
@@ -124,6 +145,8 @@ class _Walk:
     """The way along the chain: the seal before, what was compared, and what is wrong."""
 
     kept: Head | None
+    may_drop: Collection[date] = ()
+    dropped: list[DroppedMonth] = field(default_factory=list[DroppedMonth])
     seals: int = 0
     rows: int = 0
     faults: list[Fault] = field(default_factory=list[Fault])
@@ -146,12 +169,34 @@ class _Walk:
         return bool(found)
 
     async def finish(self, db: Connection) -> None:
-        """Look for rows outside of the chain, and for the head that was kept."""
+        """Look for rows outside of the chain, dropped months, and the head that was kept."""
+        for row in await db.fetch(LIST_DROPPED):
+            self.dropped.append(
+                DroppedMonth(month=row["month"], rows=row["row_count"], seal_no=row["seal_no"])
+            )
+            self.faults += self._faults_of_drop(row)
         foreign = await db.fetch(FIND_FOREIGN_ROWS, FAULTS_MAX)
         self.faults += [_fault(row, "inserted") for row in foreign]
         if self.kept is not None and self.kept.seal_no > self.seals:
             reason = f"the chain ends at {self.seals}, before the seal that was kept"
             self.faults.append(Fault(fault="seal", seal_no=self.kept.seal_no, reason=reason))
+
+    def _faults_of_drop(self, row: Row) -> Iterator[Fault]:
+        """Compare what the chain says about a dropped month with what is there.
+
+        Whoever can write can append such an entry, so that its rows are not missed.
+        """
+        number, month = row["seal_no"], f"{row['month']:%Y-%m}"
+        if row["is_present"]:
+            reason = f"says that {month} was dropped, and the month is still there"
+            yield Fault(fault="seal", seal_no=number, reason=reason)
+        if not row["is_count_right"]:
+            reason = f"says that {month} was dropped, with another number of rows than it had"
+            yield Fault(fault="seal", seal_no=number, reason=reason)
+        is_since = self.kept is not None and number > self.kept.seal_no
+        if is_since and row["month"] not in self.may_drop:
+            reason = f"{month} was dropped after the seal that was kept"
+            yield Fault(fault="seal", seal_no=number, reason=reason)
 
     def _faults_of_seal(self, seal: Row) -> Iterator[Fault]:
         number = seal["seal_no"]

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -22,10 +23,27 @@ from penstock.postgres.pool import Connection
 
 @click.command()
 @click.option("--head", is_flag=True, help="Only print the last seal, to be kept elsewhere.")
-@click.option("--expect", help="A seal that was kept: the chain must contain it.")
+@click.option(
+    "--expect",
+    help="A seal that was kept: the chain must contain it, and no month be dropped since.",
+)
+@click.option(
+    "--dropped",
+    metavar="MONTH",
+    multiple=True,
+    type=click.DateTime(formats=["%Y-%m"]),
+    help="With --expect: a month that may be dropped since, such as 2030-01; may be given again.",
+)
 @data_dir_option
 @json_option
-def verify(*, head: bool, expect: str | None, data_dir: Path | None, as_json: bool) -> None:
+def verify(
+    *,
+    head: bool,
+    expect: str | None,
+    dropped: tuple[datetime, ...],
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
     """Find rows of the archive that were changed, removed or inserted after they were sealed.
 
     The exit code is 1 if there is one. Keep what --head prints outside of this database: only then
@@ -40,7 +58,10 @@ def verify(*, head: bool, expect: str | None, data_dir: Path | None, as_json: bo
         with progress_bar() as bar:
             task = bar.add_task("rows", total=await count_sealed(db))
             return await verify_archive(
-                db, kept=kept, on_progress=lambda rows: bar.update(task, completed=rows)
+                db,
+                kept=kept,
+                may_drop=[each.date() for each in dropped],
+                on_progress=lambda rows: bar.update(task, completed=rows),
             )
 
     found = ask(data_dir, compare)
@@ -69,5 +90,10 @@ def _print(found: Verified, *, as_json: bool) -> None:
         f"{len(found.faults)} faults, {found.unsealed} rows not sealed yet",
         err=True,
     )
+    for each in found.dropped:
+        click.echo(
+            f"{each.month:%Y-%m} was dropped with {each.rows} rows, as seal {each.seal_no} says",
+            err=True,
+        )
     if len(found.faults) == FAULTS_MAX:
         click.echo("stopped there; more may be wrong", err=True)
