@@ -64,12 +64,14 @@ ADDED_FUNCTIONS = (
     "add_outbox_seal", "begin_outbox_era", "bump_participant_outbox_seq", "bump_participants",
     "currency_unit", "dispatching_id", "drop_outbox_month", "find_outbox_limit",
     "insert_payment_outbox_pending", "open_outbox_items", "open_outbox_month", "outbox_amount",
-    "outbox_attempt_hash", "outbox_fault", "outbox_has_failed", "outbox_hash", "outbox_progress",
+    "outbox_attempt_hash", "outbox_fault", "outbox_has_failed", "outbox_hash", "outbox_last_states",
+    "outbox_past_calls", "outbox_progress",
     "outbox_rows_hash", "outbox_seal_hash", "outbox_state", "repeat_instruction",
     "seal_outbox", "send_instruction", "send_instructions", "suspend_after_failure", "uuid_v7",
     "uuid_v7_at", "uuids_v7",
     # Payments.
-    "add_payment_item_type", "check_exec_rate_config", "dispatch_batch_id", "move_payments",
+    "add_payment_item_type", "check_exec_rate_config", "check_payment_contexts",
+    "dispatch_batch_id", "move_payments",
     "note_moved_instants", "payment_statuses_before", "read_payment_rules", "refuse_payment_move",
     "save_context_and_enqueue",
 )  # fmt: skip
