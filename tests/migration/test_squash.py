@@ -62,8 +62,9 @@ ADDED_FUNCTIONS = (
     "send_mail", "send_mails", "take_mail_quota", "write_mail_results",
     # Outbox.
     "add_outbox_seal", "begin_outbox_era", "bump_participant_outbox_seq", "bump_participants",
-    "currency_unit", "dispatching_id", "drop_outbox_month", "find_outbox_limit",
-    "insert_payment_outbox_pending", "open_outbox_items", "open_outbox_month", "outbox_amount",
+    "currency_unit", "date_rail_promises", "dispatching_id", "drop_outbox_month",
+    "find_outbox_limit", "insert_payment_outbox_pending", "open_outbox_items",
+    "open_outbox_month", "outbox_amount",
     "outbox_attempt_hash", "outbox_fault", "outbox_has_failed", "outbox_hash", "outbox_last_states",
     "outbox_past_calls", "outbox_progress",
     "outbox_rows_hash", "outbox_seal_hash", "outbox_state", "repeat_instruction",

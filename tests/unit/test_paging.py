@@ -38,17 +38,20 @@ def test_a_search_that_ended_early_continues_where_it_ended() -> None:
 
 
 def test_a_page_is_cut_in_one_place() -> None:
-    """Cuts of their own differed in what they returned as the cursor of the last page."""
+    """Cuts of their own differed in what they returned as the cursor of the last page.
+
+    Commands may show less than they have read.
+    """
     source = Path(penstock.__file__).parent
     cuts = re.compile(r"\[: ?limit\]|\[limit - 1\]")
 
     found = {
         str(path.relative_to(source))
         for path in source.rglob("*.py")
-        if cuts.search(path.read_text(encoding="utf-8"))
+        if "commands" not in path.parts and cuts.search(path.read_text(encoding="utf-8"))
     }
 
-    assert found - {"domains/payments/inspect.py"} == {"base/paging.py"}
+    assert found == {"base/paging.py"}
 
 
 def test_no_cursor_is_the_first_page() -> None:

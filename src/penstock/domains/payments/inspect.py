@@ -11,6 +11,7 @@ import msgspec
 from penstock.base.clock import EPOCH, MICROSECOND
 from penstock.base.errors import InvalidInput
 from penstock.base.money import InstructedAmount
+from penstock.base.paging import cut_page
 from penstock.domains.payments.errors import UnknownPayment
 from penstock.domains.payments.payment import Status
 from penstock.kernel.enqueue import check_instant
@@ -122,14 +123,9 @@ async def list_payments(
         LIST_PAYMENTS, before_at, before_id, only.from_at, only.until_at, looked_max
     )
     found = [row for row in rows if _matches(row, only)]
-    if len(found) > limit:
-        return PaymentPage(
-            payments=[_to_view(row) for row in found[:limit]], next=_cursor(found[limit - 1])
-        )
-    is_last = len(rows) < looked_max
-    return PaymentPage(
-        payments=[_to_view(row) for row in found], next=None if is_last else _cursor(rows[-1])
-    )
+    looked_until = None if len(rows) < looked_max else _cursor(rows[-1])
+    page, after = cut_page(found, limit, _cursor, looked_until=looked_until)
+    return PaymentPage(payments=[_to_view(row) for row in page], next=after)
 
 
 def _matches(row: Row, only: PaymentFilter) -> bool:

@@ -131,7 +131,7 @@ async def test_fields_inside_texts_and_headers_are_filled(exchange: ClientExchan
         assert request.headers["x-request"] == f"pay-{key}"
         assert request.headers["x-number"] == str(each.sequence_id)
         assert json.loads(request.body) == {
-            "ref": f"ACME-{each.instruction_id}", "list": ["EUR 12.50", f"{key}."],
+            "ref": f"ACME-{each.instruction_id}", "list": ["EUR 12.50", f"k-{key}"],
         }  # fmt: skip
 
 

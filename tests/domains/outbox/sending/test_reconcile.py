@@ -10,6 +10,7 @@ import pytest
 from penstock.base.aio import spawn
 from penstock.base.clock import FakeClock
 from penstock.base.settings import settings
+from penstock.domains.outbox.earlier_calls import Paid
 from penstock.domains.outbox.ending import RailEnding
 from penstock.domains.outbox.instruction import Instruction
 from penstock.domains.outbox.lookup import claim_lookups, find_unknown
@@ -538,6 +539,30 @@ async def test_a_process_that_stalled_leaves_the_lookup_of_another_alone(
         assert await outbox.states(outbox_id) == ["UNKNOWN", "DISPATCHED"]
     else:
         assert [row["purpose"] for row in left] == []
+
+
+async def test_a_lost_instruction_that_is_being_ended_is_not_archived_as_unknown(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """A report ends it in an open transaction; UNKNOWN would be its last row, and never change."""
+    del ledger
+    outbox_id = await outbox.send()
+    await outbox.lose()
+    await outbox.sweep(seconds=65)
+    pool, now = outbox.app.pool, outbox.clock.now()
+    item_id = await pool.fetchval("SELECT id FROM penstock.held")
+
+    async with pool.acquire() as ending, pool.acquire() as finding:
+        async with ending.transaction():
+            paid = Paid(rail_code="PAID", rail_reference=None)
+            assert await outbox.reconciler.resolver.end_paid(
+                ending, item_id, paid, who="rail", reason="reported", now=now
+            )
+            found = await find_unknown(finding, limit=10, now=now)
+        again = await find_unknown(finding, limit=10, now=now)
+
+    assert (found, again) == ([], [])
+    assert await outbox.states(outbox_id) == ["DISPATCHED"]
 
 
 async def test_the_first_cycle_uses_the_clock_of_the_database(dsn: str, ledger: Ledger) -> None:

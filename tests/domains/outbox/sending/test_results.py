@@ -115,6 +115,23 @@ async def test_a_settled_instruction_may_be_returned_and_not_the_other_way_round
     assert await outbox.states(other) == ["DISPATCHED", "RETURNED"]
 
 
+async def test_an_unknown_one_that_is_reported_as_paid_is_polled_until_it_is_settled(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """A rail that settles later may return it, and not report that."""
+    outbox.rails.rail = loaded(ledger.port, is_asynchronous=True, can_query=True)
+    ledger.orders += ["lose"]
+    outbox_id = await outbox.send()
+    await outbox.run()
+    await outbox.sweep()
+
+    await report(outbox, outbox_id=str(outbox_id), status="paid")
+
+    assert (await outbox.states(outbox_id))[-1] == "DISPATCHED"
+    left = await outbox.app.pool.fetch("SELECT purpose FROM penstock.outbox_lookup")
+    assert [row["purpose"] for row in left] == ["settlement"]
+
+
 @pytest.mark.parametrize("about", [{"status": "refused"}, {"code": "RETURNED"}])
 @pytest.mark.parametrize(
     ("order", "is_asynchronous"),

@@ -275,7 +275,12 @@ class Results:
             case "nothing" | "wait":
                 return True
             case "end_paid":
-                paid = Paid(rail_code=code, rail_reference=reference)
+                rail = await self.rails.find(row["rail_type"])
+                if rail is None:
+                    return False  # Another process knows whether it is settled later.
+                properties = rail.rail.properties
+                awaits = properties.is_asynchronous and properties.can_query
+                paid = Paid(rail_code=code, rail_reference=reference, awaits_settlement=awaits)
                 return await self.resolver.end_paid(
                     db, item_id, paid, who=WHO, reason=reason, now=now
                 )

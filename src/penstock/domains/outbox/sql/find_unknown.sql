@@ -2,7 +2,9 @@
 -- left as UNKNOWN: it could not. Two processes at once note and archive each only once. One that was
 -- noted for an earlier attempt is asked about later each time, $3 being the first wait and $4 the
 -- longest: sent again, it came to the same end.
-WITH unknown AS MATERIALIZED (
+-- The items are locked: one that another transaction ends at this moment is left to it. Archived as
+-- UNKNOWN after its end, an instruction would be in doubt for ever.
+WITH candidate AS MATERIALIZED (
     SELECT u.*
     FROM penstock.outbox_unknown AS u
     WHERE NOT EXISTS (
@@ -11,6 +13,12 @@ WITH unknown AS MATERIALIZED (
     )
     ORDER BY u.id
     LIMIT $1
+), unknown AS MATERIALIZED (
+    SELECT candidate.*
+    FROM candidate
+    CROSS JOIN LATERAL (
+        SELECT FROM penstock.held WHERE held.id = candidate.id FOR UPDATE SKIP LOCKED
+    ) AS locked
 ), noted AS (
     INSERT INTO penstock.outbox_lookup AS k (item_id, attempt, rail_type, purpose, due_at, since)
     SELECT id, attempt, rail_type, 'unknown', coalesce($2::timestamptz, now()), settled_at FROM unknown
