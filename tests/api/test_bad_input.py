@@ -163,7 +163,7 @@ async def test_what_is_no_exact_amount_is_refused_where_money_is_meant(
     assert told["field"] == "payload.amount"
 
 
-async def test_an_unknown_lane_is_told_with_the_known_ones(
+async def test_the_error_for_an_unknown_lane_lists_the_known_ones(
     shared_admin: AsyncClient, shared_penstock: Penstock
 ) -> None:
     response = await shared_admin.post("/items", json={"lane": "wrok", "payload": 1})

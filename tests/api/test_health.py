@@ -16,7 +16,7 @@ from tests.api.scene import Callers, caller, problem
 
 
 @pytest.mark.covers("A82", "B9")
-async def test_health_needs_no_key_and_tells_live_from_ready(callers: Callers) -> None:
+async def test_health_needs_no_key_and_separates_live_from_ready(callers: Callers) -> None:
     health = await callers.stranger.get("/health")
     live = await callers.stranger.get("/health/live")
     ready = await callers.stranger.get("/health/ready")
@@ -61,7 +61,7 @@ async def test_without_the_database_we_live_and_are_not_ready(
     assert live.status_code == 200
 
 
-async def test_without_the_database_a_request_is_told_to_come_back(
+async def test_without_the_database_a_request_is_answered_with_503_and_retry_after(
     away: tuple[AsyncClient, Server],
 ) -> None:
     """The answer names no host and no socket; the log does."""

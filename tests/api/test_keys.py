@@ -42,7 +42,7 @@ async def test_without_a_key_nothing_is_done(shared_callers: Callers, each: obje
 
 
 @pytest.mark.parametrize("each", GUARDED, ids=name_of)
-async def test_a_key_without_the_scope_is_told_which_it_lacks(
+async def test_the_error_for_a_key_names_the_scope_that_it_lacks(
     shared_callers: Callers, each: object
 ) -> None:
     method, path = str(getattr(each, "method", "")), some_path(str(getattr(each, "path", "")))

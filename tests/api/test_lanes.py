@@ -156,7 +156,7 @@ async def test_a_lane_must_have_a_plain_name(shared_admin: AsyncClient, name: st
         ("GET", "/dead?lane=none"),
     ],
 )
-async def test_an_unknown_lane_is_told_with_the_known_ones(
+async def test_the_error_for_an_unknown_lane_lists_the_known_ones(
     shared_admin: AsyncClient, method: str, path: str
 ) -> None:
     response = await shared_admin.request(method, path, json={"burst": 2})

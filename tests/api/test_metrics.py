@@ -65,7 +65,7 @@ async def test_every_promised_metric_is_there_before_anything_happened(
 
 
 @pytest.mark.covers("A70", "E48", "E54")
-async def test_depths_are_told_by_lane(admin: AsyncClient, penstock: Penstock) -> None:
+async def test_depths_are_exported_by_lane(admin: AsyncClient, penstock: Penstock) -> None:
     await accept(admin)
     await end_all(penstock, Dead("broken"))
     await accept(admin)
@@ -123,7 +123,7 @@ async def scraped(penstock: Penstock, declared: Sequence[Metric]) -> str:
     return render(penstock.meter, samples, declared).decode()
 
 
-async def test_what_the_process_counts_is_told_at_every_scrape(
+async def test_what_the_process_counts_is_exported_at_every_scrape(
     admin: AsyncClient, penstock: Penstock
 ) -> None:
     penstock.meter.count(ATTEMPTS, 3, lane="work", state="done")

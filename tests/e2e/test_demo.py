@@ -21,7 +21,7 @@ TABLE = {
 }
 
 
-def test_each_payment_of_the_demo_is_paid_once_and_told_of(tmp_path: Path) -> None:
+def test_each_payment_of_the_demo_is_paid_and_notified_once(tmp_path: Path) -> None:
     """The limit is reported, not asserted: only the benchmark can show that it is kept."""
     figures = run_demo(tmp_path, "--out", "flow.png")
 

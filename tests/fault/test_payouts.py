@@ -127,7 +127,7 @@ async def _resolve_the_rest(harness: Harness) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("sweeps", [True, False], ids=["swept", "not swept"])
-async def test_a_worker_that_was_stopped_for_three_leases_is_told_so(
+async def test_a_handler_that_was_stopped_for_three_leases_sees_that_its_lease_is_lost(
     tmp_path: Path, *, sweeps: bool
 ) -> None:
     """It asks right before it calls the bank; another attempt may have been made meanwhile."""

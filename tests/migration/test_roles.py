@@ -211,7 +211,7 @@ def test_a_worker_that_may_not_create_the_schema_says_so_in_one_line(
     assert "as a role that has CREATE on the database" in line
 
 
-async def test_a_role_without_grants_is_told_of_them(granted: Dsns) -> None:
+async def test_the_error_for_a_role_names_the_missing_grants(granted: Dsns) -> None:
     await run_sql(granted.owner, "REVOKE USAGE ON SCHEMA penstock FROM penstock_app")
     connection = await connect(granted.app)
 

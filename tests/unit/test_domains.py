@@ -119,7 +119,7 @@ def test_a_domain_of_another_name_is_refused(offer: Offer, choose: Choose) -> No
     choose("parcels")
 
     place = "'parcels' (parcels_renamed:DOMAIN)"
-    assert refusal() == f"PENSTOCK_DOMAINS: {place} calls itself 'letters'"
+    assert refusal() == f"PENSTOCK_DOMAINS: {place} declares the name 'letters'"
 
 
 def test_a_name_that_two_packages_offer_is_refused(offer: Offer, choose: Choose) -> None:

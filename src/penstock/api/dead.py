@@ -44,7 +44,7 @@ async def list_replays(call: Call[NoParameters, None]) -> wire.Replays:
         return wire.Replays(replays=[_shown(job) for job in await kernel.list_replays(db)])
 
 
-async def show_replay(call: Call[wire.ReplayRef, None]) -> wire.DeadReplay:
+async def show_replay(call: Call[wire.DeadReplayRef, None]) -> wire.DeadReplay:
     """Show the progress of a replay."""
     async with call.connection() as db:
         return _shown(await kernel.read_replay(db, call.parameters.replay_id))

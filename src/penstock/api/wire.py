@@ -88,7 +88,7 @@ class WorkerQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     lane: str | None = None
 
 
-class ReplayRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeadReplayRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which replay."""
 
     replay_id: Id

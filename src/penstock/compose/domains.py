@@ -100,7 +100,7 @@ def _load(name: str, offered: EntryPoints) -> Domain:
     if not isinstance(domain, Domain):
         raise BadSetting(VARIABLE, f"{name!r} ({point.value}) is not a Domain")
     if domain.name != name:
-        raise BadSetting(VARIABLE, f"{name!r} ({point.value}) calls itself {domain.name!r}")
+        raise BadSetting(VARIABLE, f"{name!r} ({point.value}) declares the name {domain.name!r}")
     return domain
 
 

@@ -1,4 +1,4 @@
-"""Mail with what carries it: the SMTP client, the gate of the process, and webhooks.
+"""Connect mail to the SMTP client, the gate of the process, and webhooks.
 
 The extra `mail` is imported when the domain is built, so that other commands start as fast.
 """

@@ -1,4 +1,4 @@
-"""The outbox with what carries it: the rails on the HTTP client, and webhooks for its events."""
+"""Connect the outbox to its rails on the HTTP client, and its events to webhooks."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -46,7 +46,7 @@ def make_archive() -> Archive:
 
 
 def _choose_listeners(chosen: Settings, log: Logger) -> list[Announce]:
-    """Return what hears of instructions: payments, and webhooks if this process runs them."""
+    """Return the listeners of outbox events: payments, and webhooks if this process runs them."""
     hear, announce = make_listener(chosen, log=log), choose_announce(chosen)
     return [hear] if announce is announce_nothing else [hear, announce]
 

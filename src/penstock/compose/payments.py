@@ -1,4 +1,4 @@
-"""Payments with what executes them, the outbox, what tells of them, webhooks and mail, and slots.
+"""Connect payments to the outbox, which executes them, to webhooks and mail, and to slots.
 
 Functions go in one direction: payments send instructions to the outbox with `send_instructions`,
 and the outbox announces what became of them to `hear`, each in the transaction of the caller.
@@ -171,7 +171,7 @@ def _reason(event: OutboxEvent) -> str | None:
 
 
 def make_notifier(chosen: Settings, *, log: Logger) -> Notifier:
-    """Return what tells of payments, by the domains that this process runs."""
+    """Return the notifier of payments, by the domains that this process runs."""
     return Notifier(
         send_events=_send_events if runs(chosen, "webhooks") else send_nothing,
         send_mails=_mail_sender(section(PaymentSettings)) if mail.is_used(chosen) else send_nothing,

@@ -1,4 +1,4 @@
-"""The rails of the outbox with what carries them: the HTTP client, behind the egress rules."""
+"""Connect the rails of the outbox to the HTTP client, behind the egress rules."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache

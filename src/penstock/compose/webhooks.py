@@ -1,4 +1,4 @@
-"""Webhooks with what carries them: the HTTP client, the gate of the process, Kafka."""
+"""Connect webhooks to the HTTP client, the gate of the process, and Kafka."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace

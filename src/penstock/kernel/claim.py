@@ -130,8 +130,8 @@ async def claim(
 ) -> Lease | float | None:
     """Return a lease, or the seconds until the next item can be claimed, or None if no item waits.
 
-    Commits with the caller's transaction; no item may be started before that. `clock` learns from
-    the answer.
+    Commits with the caller's transaction; no item may be started before that. `clock` is updated
+    from the answer.
     """
     clock = clock or DatabaseClock()
     began_at = monotonic()

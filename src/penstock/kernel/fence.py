@@ -1,4 +1,4 @@
-"""What a worker asks the database about its leases before handlers act on the outside world."""
+"""Check leases in the database before handlers make external calls, and write start marks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

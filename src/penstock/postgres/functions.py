@@ -54,7 +54,7 @@ class Function:
 
     @property
     def checksum(self) -> str:
-        """Return the hash that tells texts apart."""
+        """Return the hash of the text."""
         return checksum(self.script)
 
     @property

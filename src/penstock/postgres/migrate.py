@@ -245,7 +245,7 @@ async def _apply_functions(connection: Connection, plan: Plan) -> list[str]:
 async def _in_transaction(connection: Connection, work: Callable[[], Awaitable[T]]) -> T:
     """Do `work`, all or nothing; give up a lock that is not granted soon, and repeat it.
 
-    Whoever reads or writes the table queues behind a lock that waits, so that one long transaction
+    Readers and writers of the table queue behind a lock that waits, so that one long transaction
     would stop all workers.
     """
     async with asyncio.timeout(_TIMEOUT_SECONDS):

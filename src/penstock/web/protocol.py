@@ -313,7 +313,7 @@ class Protocol(HttpToolsProtocol):
 
     def _requests(self) -> RequestWrapper:
         app = cast("object", self.app)
-        assert isinstance(app, RequestWrapper), "uvicorn wraps it only if it is told to"
+        assert isinstance(app, RequestWrapper), "uvicorn wraps it only if configured to"
         return app
 
     def _lingers(self) -> bool:

@@ -180,7 +180,7 @@ def test_a_mail_of_elsewhere_is_not_ours() -> None:
     assert bounce.message_id == "<4711.ffffffff@example.org>"
 
 
-def test_a_message_id_in_the_text_of_the_mail_is_not_believed() -> None:
+def test_a_message_id_in_the_text_of_the_mail_is_ignored() -> None:
     """The author of a mail could otherwise let another mail bounce."""
     original = content_of(text=f"\nMessage-ID: <1.{SALT}@example.org>\n")
 

@@ -78,7 +78,9 @@ async def test_a_mail_whose_workers_died_fails(announced: Announced) -> None:
     assert await announced.look() == [(ADA, "lost")]
 
 
-async def test_who_has_a_result_gets_no_second_one(announced: Announced, relay: SmtpServer) -> None:
+async def test_a_recipient_with_a_result_gets_no_second_one(
+    announced: Announced, relay: SmtpServer
+) -> None:
     """Ada got the mail before it expired for Ben."""
     outbox = announced.outbox
     relay.on("RCPT", "450 4.2.1 busy", argument=BEN)

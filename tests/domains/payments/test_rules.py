@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from penstock.base.errors import InvalidInput, PenstockError
 from penstock.domains.payments.errors import PaymentRefused
-from penstock.domains.payments.payment import Answer, Draft, Scheduled
+from penstock.domains.payments.payment import Draft, Scheduled, ScheduleResult
 from penstock.domains.payments.steps import STEPS
 from penstock.kernel.errors import SlotRefused
 from penstock.kernel.lane import set_lane
@@ -48,7 +48,7 @@ async def calendar(scene: Scene, **fields: Any) -> None:
     )
 
 
-def rules_of(answers: list[Answer]) -> list[str]:
+def rules_of(answers: list[ScheduleResult]) -> list[str]:
     return [each.rule if isinstance(each, PaymentRefused) else "-" for each in answers]
 
 

@@ -288,7 +288,7 @@ async def test_batches_that_overlap_in_any_order_do_not_stop_each_other(own: Ten
         assert [each.event_id for each in answer] == [event.id for event in order]
 
 
-async def test_callers_who_come_together_are_each_answered_for_themselves(own: Tenant) -> None:
+async def test_concurrent_requests_get_their_own_responses(own: Tenant) -> None:
     """They share a statement, and nobody may get somebody else's answer."""
     await own.subscribe("http://127.0.0.1:9/", "even")
     await own.send("odd", "other", id="e1")
@@ -422,7 +422,7 @@ async def test_data_arrives_to_the_byte(tenant: Tenant, data: bytes) -> None:
     assert b'"data":' + data + b"," in shown.content
 
 
-async def test_the_envelope_tells_what_when_and_from_where(tenant: Tenant) -> None:
+async def test_the_body_has_type_time_and_source(tenant: Tenant) -> None:
     async with receiving() as receiver:
         await tenant.subscribe(receiver.url)
         told = await tenant.send("order.paid", {"a": 1}, source="shop", id="e1")

@@ -80,7 +80,7 @@ async def put_off(tenant: Tenant, event: Json) -> list[AttemptView]:
 
 
 @pytest.mark.covers("B22")
-async def test_a_delivery_asks_before_it_calls_and_tells_afterwards(
+async def test_a_delivery_enters_the_gate_before_the_call_and_leaves_it_after(
     through: Tenant, watched: Watched, clock: FakeClock
 ) -> None:
     async with receiving(answers=watched.write_down) as receiver:
@@ -258,7 +258,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-async def test_who_finds_a_place_in_a_moment_leaves_no_snooze(
+async def test_a_permit_within_50_ms_causes_no_snooze(
     through: Tenant, watched: Watched, clock: FakeClock
 ) -> None:
     """To come back by way of the database costs as much as a delivery."""
@@ -303,7 +303,7 @@ async def test_no_more_calls_are_under_way_than_a_subscription_allows(tenant: Te
 
 
 @pytest.mark.covers("B22")
-async def test_the_breaker_speaks_before_the_rate_and_that_before_the_semaphore(
+async def test_the_breaker_is_checked_before_the_rate_and_the_rate_before_the_semaphore(
     timed: Tenant, gate: LocalGate, clock: FakeClock
 ) -> None:
     """Which of them refuses decides how long to stay away, so the order is part of the promise."""
@@ -396,7 +396,7 @@ async def test_a_rest_lasts_a_day_at_most(timed: Tenant, clock: FakeClock, value
 
 
 @pytest.mark.parametrize("value", ["soon", "-5", "1.5", "", "٣"])
-async def test_a_rest_that_nobody_can_read_is_none(
+async def test_an_unreadable_retry_after_sets_no_cooldown(
     timed: Tenant, clock: FakeClock, value: str
 ) -> None:
     answer = Reply(503, headers={"Retry-After": value.encode().decode("latin-1")})

@@ -158,7 +158,7 @@ async def abandoned(dsn: str, gate: LocalGate) -> AsyncGenerator[Tenant]:
 @pytest.mark.parametrize(
     ("timeout_seconds", "slot_seconds"), [(None, 30), (10, 30), (25, 30), (26, 31), (60, 65)]
 )
-async def test_a_slot_frees_itself_and_never_before_the_call_it_is_for_has_timed_out(
+async def test_a_permit_expires_only_after_its_call_has_timed_out(
     abandoned: Tenant, clock: FakeClock, *, timeout_seconds: int | None, slot_seconds: int
 ) -> None:
     more = {} if timeout_seconds is None else {"timeout_seconds": timeout_seconds}

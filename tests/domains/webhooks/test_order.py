@@ -117,7 +117,7 @@ async def test_keys_do_not_wait_for_each_other(tenant: Tenant) -> None:
 @pytest.mark.parametrize(
     "data", [None, {}, {"order": None}, {"order": {"id": None}}, {"order": [{"id": 1}]}, "order.id"]
 )
-async def test_an_event_without_the_key_stands_in_no_line(tenant: Tenant, data: object) -> None:
+async def test_an_event_without_the_key_is_not_ordered(tenant: Tenant, data: object) -> None:
     released = asyncio.Event()
     answers = [Reply(after=released), Reply()]
     async with receiving(answers=answers) as receiver:

@@ -268,7 +268,7 @@ async def test_only_an_admin_manages(
 
 
 @pytest.mark.parametrize("path", READING)
-async def test_who_only_produces_reads_nothing(
+async def test_a_produce_key_cannot_read(
     tenant: Tenant, shared_callers: Callers, path: str
 ) -> None:
     path = path.replace("{id}", (await tenant.subscribe()).id)

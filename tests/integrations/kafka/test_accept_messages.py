@@ -91,7 +91,7 @@ async def test_large_messages_are_accepted_in_parts(db: Pool) -> None:
     assert (await count_events(db))[0] == count
 
 
-async def test_a_database_that_is_away_is_told_apart_from_a_bad_message(db: Pool) -> None:
+async def test_an_unavailable_database_is_not_taken_for_a_bad_message(db: Pool) -> None:
     """Else a restart of the database would send good events to the dead topic."""
     async with nobody_accepts(db), asyncio.TaskGroup() as group:
         accepting = group.create_task(outcome_of(accept(db, event(id="e1"), b"{")))

@@ -72,7 +72,7 @@ async def test_offsets_are_committed_after_the_messages_are_taken(stream: Stream
     assert sorted(taker.taken) == numbered(3)
 
 
-async def test_who_comes_later_goes_on_where_the_first_has_stopped(stream: Stream) -> None:
+async def test_a_new_consumer_continues_at_the_committed_offset(stream: Stream) -> None:
     first, second = Taker(), Taker()
     stream.put(*numbered(3))
     async with consuming(stream.source(), first):

@@ -98,7 +98,7 @@ def test_fields_of_a_later_release_are_ignored() -> None:
         (b'{"type": "t", "data": ' + 100_000 * b"[" + 100_000 * b"]" + b"}", ""),
     ],
 )
-def test_what_is_no_event_is_told_why(value: bytes | None, reason: str) -> None:
+def test_a_bad_message_is_refused_with_a_reason(value: bytes | None, reason: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         read(value)
 
@@ -112,7 +112,7 @@ def test_no_bytes_do_any_other_harm(value: bytes) -> None:
         assert read(value).type
 
 
-def test_an_id_is_made_for_who_brings_none() -> None:
+def test_a_missing_id_is_generated() -> None:
     event = NewEvent(type="t", data="1")
 
     one, two = with_id(event), with_id(event)

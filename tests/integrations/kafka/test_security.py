@@ -53,7 +53,7 @@ async def test_an_account_publishes_by_tls(
     assert found.value() == b"v"
 
 
-async def test_a_wrong_password_is_told_and_shows_nowhere(
+async def test_a_wrong_password_is_reported_and_not_logged(
     guarded: RealBroker, stream: Stream
 ) -> None:
     with capture_logs() as lines, pytest.raises(CallFailed):

@@ -79,7 +79,7 @@ async def test_refused_recipients_send_nothing_and_leave_the_connection_usable(
     assert server.connections_total == 1
 
 
-async def test_too_many_recipients_are_told_one_by_one(client: Client) -> None:
+async def test_each_recipient_over_the_maximum_has_its_own_reply(client: Client) -> None:
     async with serving(SmtpServer()) as server:
         server.on("RCPT", "452 4.5.3 too many recipients", argument="late", times=9)
         sent = await send(client, server, "a@example.net", "late1@example.net", "late2@example.net")
@@ -226,7 +226,7 @@ async def test_a_refusal_in_the_middle_of_a_message_ends_the_connection(client: 
         assert client.stats().open_count == 0
 
 
-async def test_an_acceptance_in_the_middle_of_a_message_is_not_believed(client: Client) -> None:
+async def test_an_acceptance_in_the_middle_of_a_message_is_ignored(client: Client) -> None:
     async with stopping_at_data(b"354 go\r\n", b"250 ok\r\n") as relay:
         failed = await large_failure(client, relay)
 

@@ -1,4 +1,4 @@
-"""Single mails that come together over REST, accepted together."""
+"""Batch concurrent `POST /mails` requests into one statement."""
 
 from collections.abc import Sequence
 

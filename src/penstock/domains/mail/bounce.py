@@ -18,7 +18,7 @@ from penstock.domains.mail.address import make_address
 from penstock.domains.mail.message_id import find_mail_id
 from penstock.domains.mail.one_line import replace_forbidden
 
-REPORT_BYTES_MAX = 1_048_576  # Reports stand in front of the returned mail; the rest is not read.
+REPORT_BYTES_MAX = 1_048_576  # Reports precede the returned mail; the rest is not read.
 JSON_BYTES_MAX = 65_536
 DEPTH_MAX = 4  # Mailing lists and scanners wrap a report once or twice.
 PARTS_MAX = 50  # A report has three.
@@ -241,7 +241,7 @@ def _parts(entity: bytes, depth: int) -> Iterator[tuple[str, bytes]]:
     if boundary is None:
         raise InvalidInput("report", "has a multipart without a boundary")
     if not depth:
-        raise InvalidInput("report", f"has parts in each other, more than {DEPTH_MAX} deep")
+        raise InvalidInput("report", f"has parts nested more than {DEPTH_MAX} deep")
     for part in _split_parts(body, boundary[1] or boundary[2]):
         yield from _parts(part, depth - 1)
 

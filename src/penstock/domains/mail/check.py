@@ -74,7 +74,7 @@ def _check_recipients(mail: Mail) -> None:
     if not mail.recipients:
         raise InvalidInput("to", "is empty, and there is no cc or bcc")
     if len(mail.recipients) > RECIPIENTS_MAX:
-        raise InvalidInput("to", f"has with cc and bcc over {RECIPIENTS_MAX} recipients")
+        raise InvalidInput("to", f"has more than {RECIPIENTS_MAX} recipients, cc and bcc included")
     if len(mail.reply_to) > REPLY_TO_MAX:
         raise InvalidInput("reply_to", f"has over {REPLY_TO_MAX} addresses")
     for field, address in _addresses(mail):
@@ -115,7 +115,7 @@ def _bytes_of(field: str, text: str) -> int:
     try:
         return len(text.encode())
     except UnicodeEncodeError:
-        raise InvalidInput(field, "contains half a character") from None
+        raise InvalidInput(field, "contains an unpaired surrogate") from None
 
 
 def _check_headers(mail: Mail) -> None:
@@ -139,7 +139,7 @@ def _check_header_name(name: str, seen: set[str], *, is_unsubscribable: bool) ->
         )
     lower = name.lower()
     if lower in RESERVED_HEADERS or lower.startswith(RESERVED_PREFIXES):
-        raise InvalidInput(f"headers.{name}", "is not yours to set")
+        raise InvalidInput(f"headers.{name}", "is set by Penstock and cannot be given")
     if is_unsubscribable and lower in UNSUBSCRIBE_HEADERS:
         raise InvalidInput(f"headers.{name}", "is set by unsubscribe")
     if lower in seen:

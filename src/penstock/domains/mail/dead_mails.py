@@ -1,4 +1,4 @@
-"""Recipients of mails that died without a result for them: each gets one, and an event, once.
+"""Write a failed result, and an event, for recipients of dead mails that have none.
 
 The sweeper ends a mail whose deadline has passed or whose attempts were lost, and a handler one
 that it cannot build. The result is what makes a repeat harmless, so a cursor is only a hint.

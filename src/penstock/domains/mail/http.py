@@ -111,7 +111,7 @@ class Api:
             bounces = (
                 [read_bounce(content, salt=salt)] if is_json else read_report(content, salt=salt)
             )
-            # A report may come from anybody; JSON is written by whoever holds the key.
+            # A report may come from anybody; JSON needs an API key.
             return await suppression.take_bounces(
                 db, bounces, announce=self.announce, who=call.who, may_name=is_json
             )

@@ -146,7 +146,7 @@ class MailLoader:
         }
 
     async def _read_limits(self, db: Queries) -> Limits:
-        """Return the same object while no row has changed: it remembers rules."""
+        """Return the same object while no row has changed: it caches rules."""
         listed, groups = await list_limits(db), await list_domain_groups(db)
         if (listed, groups) != self._limits[:2]:
             by_domain = {domain: group.name for group in groups for domain in group.domains}

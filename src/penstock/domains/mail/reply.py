@@ -1,4 +1,4 @@
-"""A reply of an SMTP server, or of none, in the words of this domain."""
+"""An SMTP reply, or the absence of one."""
 
 from typing import Literal
 

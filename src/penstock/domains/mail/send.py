@@ -193,7 +193,7 @@ class Send:
             if not pending or attempt.has_unknown:
                 return
             if attempt.refusal is not None and attempt.refusal.reason == "rate_limited":
-                return  # A limit is kept, not evaded.
+                return  # Another relay must not be used to evade a limit.
 
     async def _try_relay(
         self, attempt: Attempt, relay: SmtpRelay, passage: Passage, *, until: float
@@ -385,7 +385,7 @@ def _plain_recipients(mail: LoadedMail, numbers: Sequence[int]) -> list[int]:
 
 
 def _verdict(attempt: Attempt, allowed: Sequence[int]) -> tuple[Verdict, timedelta | None]:
-    """Judge the relay: one that throttles every recipient closes for everybody."""
+    """Return the verdict on the relay; one that throttles every recipient starts its cooldown."""
     found = [attempt.open[number][0] for number in allowed if number in attempt.open]
     if len(found) < len(allowed):
         return "alive", None
@@ -409,7 +409,7 @@ def _domain_cooldowns(attempt: Attempt, allowed: Sequence[int]) -> dict[str, tim
 
 def _ended(attempt: Attempt) -> Outcome:
     """Return Dead if the mail has failed for anybody, now or in an earlier attempt: a dead mail is
-    listed and can be replayed. Who is suppressed does not count beside others.
+    listed and can be replayed. Suppressed recipients do not count beside others.
     """
     failed = next((row for row in attempt.rows.values() if row.result == "failed"), None)
     if failed is not None:

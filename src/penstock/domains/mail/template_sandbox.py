@@ -1,4 +1,4 @@
-"""Where templates run: Jinja2 without files, without attributes that lead out, with bounded work.
+"""The Jinja2 sandbox of templates: no files, no unsafe attributes, bounded work.
 
 Every text or list that a template makes is measured: what would become too large is refused before
 it is made. Turns of loops, calls and made characters are counted for one part of one mail.

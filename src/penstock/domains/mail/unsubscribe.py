@@ -39,7 +39,7 @@ def make_token(key: bytes, *, mail_id: int, recipient_no: int) -> str:
 
 
 def read_token(keys: Sequence[bytes], token: str) -> Unsubscription:
-    """Return whom a token stands for, if one of the keys has signed it; raises InvalidInput."""
+    """Return the recipient of a token, if one of the keys has signed it; raises InvalidInput."""
     raw = _decode(token)
     content, signature = raw[: _CONTENT.size], raw[_CONTENT.size :]
     if not any(hmac.compare_digest(_sign(key, content), signature) for key in keys):

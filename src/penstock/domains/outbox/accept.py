@@ -1,4 +1,4 @@
-"""Single instructions that come together over REST, accepted together."""
+"""Batch concurrent `POST /outbox/instructions` requests into one statement."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -8,7 +8,7 @@ from penstock.base.errors import PenstockError
 from penstock.contract.http import ACQUIRE_TIMEOUT
 from penstock.domains.outbox.enqueue import (
     AcceptedInstruction,
-    Answer,
+    AcceptResult,
     Prepared,
     send_prepared,
 )
@@ -22,7 +22,9 @@ class InstructionBatcher:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._queue: Coalescer[Prepared, Answer] = Coalescer(self.accept_many, batch_max=BATCH_MAX)
+        self._queue: Coalescer[Prepared, AcceptResult] = Coalescer(
+            self.accept_many, batch_max=BATCH_MAX
+        )
 
     async def accept(self, prepared: Prepared) -> AcceptedInstruction:
         """Return once the instruction is committed; raises InstructionConflict."""
@@ -30,9 +32,9 @@ class InstructionBatcher:
         assert isinstance(answer, AcceptedInstruction), "a conflict is raised"
         return answer
 
-    async def accept_many(self, prepared: Sequence[Prepared]) -> Sequence[Answer | Exception]:
+    async def accept_many(self, prepared: Sequence[Prepared]) -> Sequence[AcceptResult | Exception]:
         """Accept instructions in one transaction for each sender, in their order."""
-        answers: dict[int, Answer | Exception] = {}
+        answers: dict[int, AcceptResult | Exception] = {}
         places = sorted(range(len(prepared)), key=lambda place: prepared[place].who)
         for _, group in groupby(places, key=lambda place: prepared[place].who):
             listed = list(group)
@@ -40,7 +42,7 @@ class InstructionBatcher:
             answers |= dict(zip(listed, found, strict=True))
         return [answers[place] for place in range(len(prepared))]
 
-    async def _accept(self, prepared: Sequence[Prepared]) -> Sequence[Answer | Exception]:
+    async def _accept(self, prepared: Sequence[Prepared]) -> Sequence[AcceptResult | Exception]:
         """Accept instructions together; if the database refuses one, each for itself."""
         async with self._pool.acquire(timeout=ACQUIRE_TIMEOUT.total_seconds()) as db:
             try:

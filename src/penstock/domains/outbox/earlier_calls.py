@@ -119,7 +119,7 @@ class MaySend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskAgain:
-    """Nobody knows yet. `at`: when the next answer can decide, if that is known.
+    """Not known yet. `at`: when the next answer can decide, if that is known.
 
     `may_be_paid` is false if no earlier call is in doubt, and the rail was asked as a precaution.
     """

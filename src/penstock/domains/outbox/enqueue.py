@@ -70,7 +70,7 @@ class Prepared(Struct, frozen=True, kw_only=True):
     outbox_id: UUID | None = None
 
 
-Answer: TypeAlias = AcceptedInstruction | InstructionConflict
+AcceptResult: TypeAlias = AcceptedInstruction | InstructionConflict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class Outbox:
         *,
         connection: object | None = None,
         who: str = PYTHON,
-    ) -> list[Answer]:
+    ) -> list[AcceptResult]:
         """Accept up to BATCH_MAX instructions in one statement, with one answer for each.
 
         With a conflict the others are accepted. To have all or none, raise it in a transaction.
@@ -152,7 +152,7 @@ async def prepare_for_rail(
 
 async def send_prepared(
     connection: object, prepared: Sequence[Prepared], *, at: datetime | None = None
-) -> list[Answer]:
+) -> list[AcceptResult]:
     """Accept instructions in one statement, in the transaction of `connection`."""
     if not prepared:
         return []
@@ -194,7 +194,7 @@ def _arguments(prepared: Sequence[Prepared], *, at: datetime | None) -> tuple[An
     )
 
 
-def _answers(row: Any) -> list[Answer]:
+def _answers(row: Any) -> list[AcceptResult]:
     return [
         _refused(conflict)
         if conflict is not None
@@ -207,7 +207,7 @@ def _refused(conflict: str) -> InstructionConflict:
     return InstructionConflict(**msgspec.json.decode(conflict, type=dict[str, str]))
 
 
-def _accepted_or_raise(answer: Answer) -> AcceptedInstruction:
+def _accepted_or_raise(answer: AcceptResult) -> AcceptedInstruction:
     if isinstance(answer, InstructionConflict):
         raise answer
     return answer

@@ -4,14 +4,15 @@ PenstockError
 ├── Denied: ApprovalDenied, BadSignature
 ├── NotFound: UnknownInstruction, UnknownRail, UnknownCode, UnknownSwitch, UnknownSuspension,
 │             UnknownCalendar, UnknownOutboxLimit, NoSimulator
-└── Conflict: InstructionConflict, ResultMismatch, AlreadyDecided, DecisionRefused, ResultUnknown
+├── Conflict: InstructionConflict, ResultMismatch, AlreadyDecided, DecisionRefused, ResultUnknown
+└── Unavailable: RailNotLoaded
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from penstock.base.errors import Conflict, Denied, NotFound
+from penstock.base.errors import Conflict, Denied, NotFound, Unavailable
 
 
 @dataclass(eq=False)
@@ -80,6 +81,20 @@ class NoSimulator(NotFound):
         return "the simulator does not run in this process"
 
 
+@dataclass(eq=False)
+class RailNotLoaded(Unavailable):
+    """This process cannot classify the code of a report, because it does not have the rail.
+
+    It has no adapter for it, or cannot use its row; the same report to another process may do.
+    """
+
+    code: ClassVar[str] = "rail-not-loaded"
+    rail_type: str
+
+    def __str__(self) -> str:
+        return f"this process cannot use the rail {self.rail_type}; report it again"
+
+
 class BadSignature(Denied):
     """A report of a rail has no valid signature, or one of another time."""
 
@@ -100,7 +115,7 @@ class ResultMismatch(Conflict):
     given: str
 
     def __str__(self) -> str:
-        return f"instruction {self.outbox_id} is about {self.stored}, and not about {self.given}"
+        return f"instruction {self.outbox_id} is {self.stored}, but the report says {self.given}"
 
 
 @dataclass(eq=False)

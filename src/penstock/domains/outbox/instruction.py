@@ -11,7 +11,7 @@ import msgspec
 # later moves `DISPATCHED` to `SETTLED` or `RETURNED`.
 State = Literal["PENDING", "DISPATCHING", "DISPATCHED", "UNKNOWN", "FAILED", "SETTLED", "RETURNED"]
 
-# What a row about an attempt says. An instruction is `PENDING` after the two that it has not.
+# What a row about an attempt says. After RETRYABLE and ZOMBIE_REQUEUE, the instruction is PENDING.
 AttemptState = Literal[
     "DISPATCHING",
     "DISPATCHED",

@@ -1,6 +1,6 @@
 """One attempt of one instruction: validate, ask about earlier calls, check the lease, call.
 
-Nothing is sent twice by guess: an instruction that was tried before is looked up first, and what is
+No instruction is sent twice on a guess: one that was tried before is looked up first, and what is
 unknown after a call is held. Snooze means that this attempt made no call.
 """
 
@@ -61,7 +61,7 @@ NO_RAIL_WAIT = timedelta(seconds=30)  # How soon to look whether there is a rail
 STOPPED_WAIT = timedelta(seconds=5)  # How soon an instruction leaves after a switch is turned on.
 FULL_WAIT = timedelta(seconds=1)  # At a full rail; on average, so that not all come back at once.
 NO_ANSWER_WAIT = timedelta(seconds=10)  # How soon to ask a rail again that answers no query.
-LOST_WAIT = timedelta(seconds=1)  # The lease is over: whoever holds the item decides.
+LOST_WAIT = timedelta(seconds=1)  # The lease is over: its present holder decides.
 LEASE_OVER = Snooze(LOST_WAIT, "the lease was over before the call")
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from penstock.contract.ndjson import (
 )
 from penstock.domains.payments import wire
 from penstock.domains.payments.accept import PaymentBatcher
-from penstock.domains.payments.payment import Answer, Draft
+from penstock.domains.payments.payment import Draft, ScheduleResult
 
 JSON = "application/json"
 PAYMENT_BYTES_MAX = 16 * 1024  # Several times the longest valid payment.
@@ -60,7 +60,7 @@ async def _schedule(
     # A thousand of them take a tenth of a second, in which nobody else would be served.
     drafts = await asyncio.to_thread(read)
     sound = [(place, each) for place, each in enumerate(drafts) if isinstance(each, Draft)]
-    answers: dict[int, Answer] = {
+    answers: dict[int, ScheduleResult] = {
         place: each for place, each in enumerate(drafts) if isinstance(each, PenstockError)
     }
     if sound:

@@ -33,7 +33,7 @@ CORRECT_EXECUTED = statement(__package__, "correct_executed.sql")
 MOVE_EXECUTED = statement(__package__, "move_executed.sql")
 REJECT_PAYMENTS = statement(__package__, "reject_payments.sql")
 
-# What is said of one payment, and would be said of it again.
+# Errors that concern one payment and would recur.
 REFUSED_ROW = (
     InvalidInput,
     Conflict,

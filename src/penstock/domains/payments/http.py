@@ -87,7 +87,7 @@ def endpoints(api: Api) -> Sequence[Endpoint]:
     return (
         endpoint(
             "POST", "/payments", api.schedule, scope="produce", statuses=(202,),
-            summary="Schedule a payment; with Idempotency-Hit for a repeated one",
+            summary="Schedule a payment; a repeated one is answered with Idempotency-Hit",
             body_bytes_max=batch.PAYMENT_BYTES_MAX,
             keys_are_unique=True,
         ),

@@ -1,4 +1,4 @@
-"""Follow-ups: what receivers of events, and an address, are told about a payment.
+"""Follow-ups: notifications about a payment, by event and by mail.
 
 They are accepted in the transaction that moves the payment, each under a key: so there is one of
 each if the payment has moved, and none if it has not. `compose` decides what carries them.
@@ -87,14 +87,14 @@ NewsT = TypeVar("NewsT", Notification, MailNotification)
 Send: TypeAlias = Callable[[Connection, Sequence[NewsT]], Awaitable[None]]
 SendEvents: TypeAlias = Send[Notification]
 SendMails: TypeAlias = Send[MailNotification]
-# The last step of an execution, and what follows a result: tells whoever asked for it.
+# The last step of an execution, and what follows a result: sends the requested notifications.
 NotifyStep: TypeAlias = Callable[
     [Connection, Sequence[tuple[Notify, Notification]]], Awaitable[None]
 ]
 
 
 async def send_nothing(_db: Connection, _news: Sequence[object]) -> None:
-    """Tell nobody."""
+    """Send nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class Notifier:
     async def _send(
         self, db: Connection, send: Send[NewsT], news: Sequence[NewsT], *, kind: str
     ) -> None:
-        """Send in a savepoint: the payment goes on, whoever hears of it.
+        """Send in a savepoint: a failed notification must not stop the payment.
 
         If one of many is refused, each is sent for itself, so that it costs no other.
         """

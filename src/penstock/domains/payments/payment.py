@@ -35,7 +35,7 @@ class Party(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Notify(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who is told what becomes of the payment: an address, and subscribers of events."""
+    """Where notifications of the result go: to an address, and to subscribers of events."""
 
     mail: str | None = None
     event: bool = False
@@ -128,4 +128,4 @@ class Stored(Struct, frozen=True, kw_only=True):
         )
 
 
-Answer: TypeAlias = Scheduled | PenstockError
+ScheduleResult: TypeAlias = Scheduled | PenstockError

@@ -1,7 +1,7 @@
 """What the outbox says about executed payments: settled, rejected, returned, or in doubt.
 
 Applied in the outbox's own transaction, so a payment has the status that its instruction has. The
-rail has the last word: a payment that was rejected and is paid after all becomes settled.
+rail's report overrides an earlier rejection: a payment that is paid after all becomes settled.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class PaymentResult(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class PaymentResults:
-    """Applies results, and notifies whoever asked for it.
+    """Applies results, and sends the requested notifications.
 
     Every process with the outbox has one, also if it does not run payments: what becomes of a
     payment must not depend on which worker sent its instruction. So the tables may be missing.

@@ -12,7 +12,14 @@ from msgspec.structs import replace
 
 from penstock.base.errors import InvalidInput, PenstockError
 from penstock.domains.payments.errors import UnknownItemType
-from penstock.domains.payments.payment import Answer, Draft, NewPayment, Queued, Scheduled, Stored
+from penstock.domains.payments.payment import (
+    Draft,
+    NewPayment,
+    Queued,
+    Scheduled,
+    ScheduleResult,
+    Stored,
+)
 from penstock.domains.payments.persist import look_up
 from penstock.domains.payments.steps import STEPS, Steps
 from penstock.kernel import driver
@@ -61,7 +68,7 @@ class Payments:
         connection: object | None = None,
         who: str = PYTHON,
         at: datetime | None = None,
-    ) -> list[Answer]:
+    ) -> list[ScheduleResult]:
         """Schedule up to BATCH_MAX payments together, with one answer for each.
 
         If one is refused, the others are scheduled. To have all or none, raise it in a transaction.
@@ -91,7 +98,7 @@ class Payments:
         *,
         connection: object | None = None,
         at: datetime | None = None,
-    ) -> list[Answer]:
+    ) -> list[ScheduleResult]:
         """Schedule payments that `prepare` has returned."""
         _check_count(drafts)
         if not drafts:
@@ -109,7 +116,7 @@ def _check_count(payments: Sequence[object]) -> None:
 
 async def schedule_drafts(
     connection: object, drafts: Sequence[Draft], *, steps: Steps, at: datetime | None
-) -> list[Answer]:
+) -> list[ScheduleResult]:
     """Schedule payments in the transaction of `connection`, or in an own one if it has none.
 
     A step that raises refuses all of them, after some were persisted. So nothing of them is kept,
@@ -128,9 +135,9 @@ async def schedule_drafts(
 
 async def _schedule_all(
     connection: object, drafts: Sequence[Draft], *, steps: Steps, at: datetime | None
-) -> list[Answer]:
+) -> list[ScheduleResult]:
     """Schedule payments as one batch; a repeated id is looked up."""
-    answers: dict[int, Answer] = {}
+    answers: dict[int, ScheduleResult] = {}
     waiting: dict[int, Draft] = dict(enumerate(drafts))
     while waiting:
         # The first of each id; the next round compares the others with what was stored.
@@ -147,7 +154,7 @@ async def _schedule_all(
 
 async def _schedule_once(
     connection: object, drafts: Sequence[Draft], *, steps: Steps, at: datetime | None
-) -> Mapping[str, Answer]:
+) -> Mapping[str, ScheduleResult]:
     """Schedule payments that all have another id; return the answers by id."""
     admitted = await admit(connection, drafts, steps=steps, at=at)
     return {**admitted.answers, **await _complete(connection, admitted, steps=steps)}
@@ -161,7 +168,7 @@ class Admitted(NamedTuple):
 
     new: Sequence[Draft]
     unfinished: Sequence[Draft]
-    answers: Mapping[str, Answer]
+    answers: Mapping[str, ScheduleResult]
     now: datetime
 
 
@@ -212,13 +219,13 @@ async def _complete(
 class _Known(NamedTuple):
     """Payments that were persisted before: answered, or still without an item."""
 
-    answers: dict[str, Answer]
+    answers: dict[str, ScheduleResult]
     unfinished: Sequence[Draft]
 
 
 def _answer_known(drafts: Sequence[Draft], known: Mapping[str, Stored]) -> _Known:
     """Answer those of the payments that are known."""
-    answers: dict[str, Answer] = {}
+    answers: dict[str, ScheduleResult] = {}
     unfinished: list[Draft] = []
     for draft in (each for each in drafts if each.payment_id in known):
         stored = known[draft.payment_id]
@@ -230,7 +237,7 @@ def _answer_known(drafts: Sequence[Draft], known: Mapping[str, Stored]) -> _Know
     return _Known(answers, unfinished)
 
 
-def _untyped(drafts: Sequence[Draft], item_types: frozenset[str]) -> dict[str, Answer]:
+def _untyped(drafts: Sequence[Draft], item_types: frozenset[str]) -> dict[str, ScheduleResult]:
     """Refuse payments of an item type that has no lane."""
     return {
         each.payment_id: UnknownItemType(each.payment.item_type)
@@ -239,7 +246,9 @@ def _untyped(drafts: Sequence[Draft], item_types: frozenset[str]) -> dict[str, A
     }
 
 
-def _refused(drafts: Sequence[Draft], ruled: Sequence[Draft | PenstockError]) -> dict[str, Answer]:
+def _refused(
+    drafts: Sequence[Draft], ruled: Sequence[Draft | PenstockError]
+) -> dict[str, ScheduleResult]:
     """Return what the rules say no to, by id."""
     return {
         draft.payment_id: answer

@@ -6,7 +6,7 @@ from penstock.base.settings import SECTION
 
 
 class PaymentSettings(BaseSettings):
-    """How payments are told of."""
+    """Notifications about payments."""
 
     model_config = SECTION
 

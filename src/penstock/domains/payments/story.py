@@ -1,4 +1,4 @@
-"""The way of a payment across domains: slot, attempts, instruction at the rail, events and mails.
+"""The timeline of a payment across domains: slot, attempts, instruction, events and mails.
 
 What other domains know is read by functions that `compose` passes. Reads only.
 """
@@ -96,15 +96,15 @@ ReadMails: TypeAlias = Callable[[Queries, str], Awaitable[Sequence[MailStory]]]
 
 
 async def read_no_slot(_db: Queries, _item_id: ItemId) -> None:
-    """Know no slot."""
+    """Return None: the domain does not run here."""
 
 
 async def read_no_instruction(_db: Queries, _outbox_id: UUID) -> None:
-    """Know no instruction."""
+    """Return None: the domain does not run here."""
 
 
 async def read_nothing(_db: Queries, _prefix: str) -> tuple[()]:
-    """Know nothing."""
+    """Return nothing: the domain does not run here."""
     return ()
 
 

@@ -51,5 +51,5 @@ def _open_at(calendar: Calendar | None, asked_at: datetime, now: datetime) -> da
     earliest_at = max(asked_at, now)
     opens_at = next_before_cut_off(calendar, earliest_at, earliest_at + OPEN_WITHIN)
     if opens_at is None:
-        raise InvalidInput("execute_at", "is followed by a year in which nothing is open")
+        raise InvalidInput("execute_at", "has no opening within the next year")
     return opens_at

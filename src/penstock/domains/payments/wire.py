@@ -60,7 +60,7 @@ class Party(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Notify(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who is told what becomes of the payment: an address, and subscribers of events."""
+    """Where notifications of the result go: to an address, and to subscribers of events."""
 
     mail: str | None = None
     event: bool = False
@@ -212,7 +212,7 @@ def to_wire_scheduled(found: payment.Scheduled) -> ScheduledPayment:
     )
 
 
-def to_wire_result(index: int, answer: payment.Answer) -> Result:
+def to_wire_result(index: int, answer: payment.ScheduleResult) -> Result:
     """Return what became of one payment of a batch."""
     match answer:
         case payment.Scheduled():

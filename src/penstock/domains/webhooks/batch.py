@@ -1,4 +1,4 @@
-"""Up to a thousand events in one body, answered each for itself."""
+"""Up to a thousand events in one body, with one result for each."""
 
 from collections.abc import Sequence
 

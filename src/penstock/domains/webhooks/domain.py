@@ -143,7 +143,7 @@ WEBHOOKS = Domain(
     errors=(EventConflict, ReplayConflict, UnknownEvent, UnknownSubscription),
     checks=(check_seals,),
     hint=Hint(
-        what="an event for all who subscribed to it",
+        what="an event for its subscriptions",
         path="/events",
         body='{"type": "order.paid", "id": "order-1-paid", "data": {"order": 1}}',
     ),

@@ -12,7 +12,7 @@ from penstock.domains.webhooks.match import check_type
 from penstock.kernel import payload
 
 DEFAULT_TENANT = "default"
-EVENT_ID = r"[A-Za-z0-9_-]{1,128}"  # It is signed between dots, and stands in a header.
+EVENT_ID = r"[A-Za-z0-9_-]{1,128}"  # It is signed between dots, and is part of a header.
 TENANT_LENGTH_MAX = 128
 SOURCE_LENGTH_MAX = 255
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
@@ -97,6 +97,6 @@ def _refuse_unstorable(text: str) -> None:
         try:
             msgspec.json.decode(string).encode()
         except (msgspec.DecodeError, UnicodeEncodeError):
-            raise InvalidInput("data", "holds half a character") from None
+            raise InvalidInput("data", "contains an unpaired surrogate") from None
     if _UNSTORABLE.search(strings.sub("", text)):
         raise InvalidInput("data", "holds a number of more than a thousand digits")

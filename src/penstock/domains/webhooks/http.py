@@ -44,7 +44,7 @@ from penstock.domains.webhooks.wire import (
 from penstock.limits.gate import Gate
 from penstock.postgres.pool import Pool
 
-EVENT_BYTES_EXTRA = 4 * 1024  # What stands around the data of an event.
+EVENT_BYTES_EXTRA = 4 * 1024  # What surrounds the data of an event.
 SUBSCRIPTION_NO_MAX = 2**31 - 1  # Of an integer.
 
 
@@ -226,13 +226,13 @@ async def replay(call: Call[NoParameters, wire.NewReplay]) -> wire.EventReplay:
         return to_wire_replay(await start_replay(db, asked, who=call.who))
 
 
-async def show_replay(call: Call[wire.ReplayRef, None]) -> wire.EventReplay:
+async def show_replay(call: Call[wire.EventReplayRef, None]) -> wire.EventReplay:
     """Show how far a replay is."""
     async with call.connection() as db:
         return to_wire_replay(await read_replay(db, call.parameters.id))
 
 
-async def change_replay(call: Call[wire.ReplayRef, wire.ChangedReplay]) -> wire.EventReplay:
+async def change_replay(call: Call[wire.EventReplayRef, wire.ChangedReplay]) -> wire.EventReplay:
     """Pause a replay, let it go on, or end it."""
     async with call.connection() as db:
         changed = await set_replay(db, call.parameters.id, call.body.state, who=call.who)

@@ -1,4 +1,4 @@
-"""What deliveries need, looked up for all that were claimed together: bodies, and the way out.
+"""Load what claimed deliveries need, for all of them at once: bodies and prepared subscriptions.
 
 An event never changes. A subscription may change at any time, so every look-up brings the version
 that counts now, and a subscription of an older one is made anew.

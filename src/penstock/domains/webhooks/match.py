@@ -85,7 +85,7 @@ def compile_filter(filter: object) -> str:  # noqa: A002  The word of the API.
 
 
 def decode_filter(text: str | bytes) -> object:
-    """Decode JSON without losing a digit, and refuse a key that stands twice in one object."""
+    """Decode JSON without losing a digit, and refuse a key that occurs twice in one object."""
     try:
         return json.loads(
             text,

@@ -62,7 +62,7 @@ async def count_seals(db: Queries) -> list[Seals]:
 async def reseal(
     db: Connection, vault: Vault, *, who: str, on_step: Callable[[int], None]
 ) -> Resealed:
-    """Seal with the current key what another one has sealed; `on_step` is told of each batch.
+    """Seal with the current key what another one has sealed; `on_step` is called after each batch.
 
     May be stopped and repeated, while everything runs. Raises BadSetting where there is no key.
     """

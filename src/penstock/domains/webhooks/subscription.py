@@ -1,4 +1,4 @@
-"""Subscriptions: who wants which events, where, and how. Making, changing, reading and ending them.
+"""Subscriptions: which events go to which URL, and how. Create, change, read and delete them.
 
 Every change moves the version and is audited; secrets and headers are sealed, and shown once.
 """

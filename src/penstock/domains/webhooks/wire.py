@@ -80,7 +80,7 @@ class SubscriptionQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     limit: Limit = 100
 
 
-class ReplayRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EventReplayRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which replay."""
 
     id: ReplayId

@@ -119,7 +119,7 @@ async def test_what_a_dead_worker_did_not_send_is_sent_within_120_seconds(
     assert (row["who"], row["error_code"]) == ("penstock.reconcile", "NOT_FOUND")
 
 
-async def test_not_found_is_not_believed_before_it_is_final(outbox: Outbox) -> None:
+async def test_not_found_decides_nothing_before_it_is_final(outbox: Outbox) -> None:
     outbox_id = await outbox.send()
     await outbox.lose()
     await outbox.sweep(seconds=65)

@@ -115,6 +115,19 @@ async def test_a_settled_instruction_may_be_returned_and_not_the_other_way_round
     assert await outbox.states(other) == ["DISPATCHED", "RETURNED"]
 
 
+async def test_a_code_that_this_process_cannot_classify_has_to_be_reported_again(
+    outbox: Outbox,
+) -> None:
+    """Answered with 200, the rail would not report it to a process that has the rail."""
+    outbox_id = await dispatched(outbox)
+    outbox.rails.rail = None
+
+    response = await report(outbox, outbox_id=str(outbox_id), code="RETURNED")
+
+    assert response.status_code == 503
+    assert response.json()["type"].endswith("rail-not-loaded")
+
+
 async def test_an_unknown_one_that_is_reported_as_paid_is_polled_until_it_is_settled(
     outbox: Outbox, ledger: Ledger
 ) -> None:

@@ -183,7 +183,7 @@ async def test_a_rejected_payment_that_is_released_and_paid_is_settled(
     assert ledger.bookings == ["p-1"]
 
 
-async def test_whoever_asks_for_it_is_told_by_event_and_mail_once(scene: Scene) -> None:
+async def test_requested_notifications_are_sent_once_by_event_and_mail(scene: Scene) -> None:
     await scene.schedule("p-1", notify=TELL)
     await scene.schedule("p-2")
 
@@ -203,7 +203,7 @@ async def test_whoever_asks_for_it_is_told_by_event_and_mail_once(scene: Scene) 
     ]
 
 
-async def test_a_payment_that_is_only_accepted_is_told_of_once(
+async def test_a_payment_that_is_only_accepted_sends_one_notification(
     scene: Scene, ledger: Ledger
 ) -> None:
     """Its status has not changed: the rail has only given it a reference."""
@@ -216,7 +216,9 @@ async def test_a_payment_that_is_only_accepted_is_told_of_once(
     assert [kind for kind, _ in await scene.events()] == ["payment.processing"]
 
 
-async def test_the_same_news_after_other_news_is_told_again(scene: Scene, ledger: Ledger) -> None:
+async def test_a_status_that_comes_again_after_another_is_notified_again(
+    scene: Scene, ledger: Ledger
+) -> None:
     """Otherwise the last word of a subscriber would be `unknown`."""
     ledger.orders += ["REJECTED", "drop", "REJECTED"]
     await scene.schedule("p-1", notify=TELL)
@@ -247,7 +249,7 @@ async def test_follow_ups_are_there_before_the_item_is_done(scene: Scene) -> Non
     assert len(await scene.mails()) == 1
 
 
-async def test_a_refused_payment_is_told_of(scene: Scene) -> None:
+async def test_a_refused_payment_sends_a_notification(scene: Scene) -> None:
     await scene.schedule("p-1", notify={"event": True})
     await scene.spoil("p-1", rail_type="Not a rail")
 
@@ -258,7 +260,7 @@ async def test_a_refused_payment_is_told_of(scene: Scene) -> None:
     assert about["reason"].startswith("rail_type: ")
 
 
-async def test_a_payment_is_executed_also_if_nobody_can_be_told(scene: Scene) -> None:
+async def test_a_failed_notification_does_not_stop_a_payment(scene: Scene) -> None:
     """An event that is lost is an error in the log; a payment that is late costs money."""
     await scene.app.pool.execute("ALTER TABLE penstock.webhook_event_id ADD CHECK (false)")
     await scene.schedule("p-1", notify=TELL)

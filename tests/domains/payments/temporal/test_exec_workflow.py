@@ -154,7 +154,7 @@ async def test_a_rail_that_is_faster_than_the_notifications_has_the_last_word(
     assert await scene.payments.status(payment_id) == "SETTLED"
 
 
-async def test_a_step_that_fails_for_good_is_told_at_the_payment(
+async def test_a_step_that_fails_for_good_is_shown_with_the_payment(
     scene: TemporalScene, ledger: Ledger
 ) -> None:
     """After the dispatch the execution is Temporal's; a person who looks here must see it."""

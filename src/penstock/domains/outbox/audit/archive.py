@@ -135,8 +135,7 @@ class Archive:
     async def publish(self, db: Connection, events: Sequence[OutboxEvent]) -> None:
         """Announce to each listener in a savepoint of its own.
 
-        What happened must be written, whoever hears of it; and a listener that fails must not keep
-        the others from hearing.
+        A listener that fails must neither undo what happened nor keep it from the others.
         """
         for announce in self.listeners:
             await announce_apart(db, events, announce=announce, log=self.log)

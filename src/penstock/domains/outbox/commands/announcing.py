@@ -1,4 +1,4 @@
-"""How a verb archives and announces: the group passes on what makes the archive."""
+"""Get the archive from the click context, where the group has put it."""
 
 from collections.abc import Callable
 from typing import TypeAlias

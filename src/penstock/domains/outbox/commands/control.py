@@ -49,7 +49,7 @@ def read_scope(
 
 
 def echo_notice(notice: str | None) -> None:
-    """Tell the operator that a name may be mistyped."""
+    """Warn that a name may be mistyped."""
     if notice is not None:
         click.echo(notice, err=True)
 

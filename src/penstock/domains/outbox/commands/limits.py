@@ -34,7 +34,9 @@ def limit() -> None:
 @scope_options
 @click.option("--amount-max", help="An instruction over it fails.")
 @click.option("--approval-above", help="An instruction over it waits for an approval.")
-@click.option("--day-amount-max", help="A participant's sum of a day of UTC; over it, as above.")
+@click.option(
+    "--day-amount-max", help="A participant's sum per UTC day; over it, an approval is needed."
+)
 @data_dir_option
 def set_limit(
     *,

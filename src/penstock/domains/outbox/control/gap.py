@@ -53,7 +53,7 @@ async def check_numbers(resources: Resources) -> Finding:
     row = await resources.pool.fetchrow(COUNT_UNUSED_NUMBERS, UNUSED_MAX, RECENT)
     assert row is not None
     if not row["numbers"]:
-        return Finding("ok", "outbox numbers", "none was taken and not used")
+        return Finding("ok", "outbox numbers", "no unused numbers")
     detail = (
         f"{row['numbers']} were taken with bump_participant_outbox_seq and not used, the last one "
         f"is {row['last']}; penstock outbox gaps lists them"

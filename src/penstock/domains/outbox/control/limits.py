@@ -92,7 +92,7 @@ def _check(limits: Limits) -> None:
     ):
         raise InvalidInput("approval_above", "must be below amount_max: over that, nothing leaves")
     if limits.scope == "rail" and limits.day_amount_max is not None:
-        raise InvalidInput("day_amount_max", "is for all or a participant: it counts all rails")
+        raise InvalidInput("day_amount_max", "applies to all or a participant: it covers all rails")
     if all(getattr(limits, field) is None for field in AMOUNTS):
         raise InvalidInput("amount_max", NO_NUMBER)
 

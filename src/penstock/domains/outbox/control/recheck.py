@@ -1,4 +1,4 @@
-"""Let a held head go on, or end it, once nothing holds it back any more.
+"""Release or end a held head when the reason for the hold is gone.
 
 A worker that claimed a head just before a decision was visible holds the head after it. Such
 participants are noted, and a service looks at them again when the worker has settled.

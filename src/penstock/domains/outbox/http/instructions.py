@@ -98,7 +98,7 @@ def endpoints(api: Api) -> Sequence[Endpoint]:
     return (
         endpoint(
             "POST", "/outbox/instructions", api.send, scope="produce", statuses=(201, 200),
-            summary="Accept a payment instruction; 200 with Idempotency-Hit for a repeated one",
+            summary="Accept a payment instruction; a repeat is answered with 200, Idempotency-Hit",
             body_bytes_max=INSTRUCTION_BYTES_MAX,
             keys_are_unique=True,
         ),

@@ -115,6 +115,6 @@ def endpoints(api: RailsApi) -> tuple[Endpoint, ...]:
         ),
         endpoint(
             "GET", "/outbox/simulator/ledger", api.show_ledger, scope="read",
-            summary="Show what the simulator was paid, where it runs",
+            summary="Show the ledger of the simulator, if it runs in this process",
         ),
     )  # fmt: skip

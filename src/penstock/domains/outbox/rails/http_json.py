@@ -1,6 +1,6 @@
 """The configurable HTTP rail: JSON out of a template, and a code out of a JSON answer.
 
-What must not be guessed is not: an answer without a code becomes `HTTP_<status>` on a send, and no
+Nothing is guessed: an answer without a code becomes `HTTP_<status>` on a send, and no
 answer on a query, where a status is about the query and not about the money.
 """
 

@@ -22,7 +22,12 @@ from penstock.base.log import Logger, describe
 from penstock.base.unique_keys import check_unique_keys
 from penstock.domains.outbox.audit.archive import Archive, ArchivedState
 from penstock.domains.outbox.earlier_calls import Paid, Refused
-from penstock.domains.outbox.errors import BadSignature, ResultMismatch, UnknownInstruction
+from penstock.domains.outbox.errors import (
+    BadSignature,
+    RailNotLoaded,
+    ResultMismatch,
+    UnknownInstruction,
+)
 from penstock.domains.outbox.instruction import Instruction
 from penstock.domains.outbox.lanes import OWNER
 from penstock.domains.outbox.lookup import forget_lookup
@@ -356,11 +361,9 @@ class Results:
     async def _find(self, db: Queries, report: Report) -> Row:
         ids = (report.outbox_id, report.instruction_id, report.idempotency_key)
         if (report.instruction_id is None) != (report.idempotency_key is None):
-            raise InvalidInput("idempotency_key", "comes with instruction_id, and only with it")
+            raise InvalidInput("idempotency_key", "must be given together with instruction_id")
         if all(each is None for each in (*ids, report.reference)):
-            raise InvalidInput(
-                "outbox_id", "is missing, and so are the other ids and the reference"
-            )
+            raise InvalidInput("outbox_id", "is missing; give it, instruction_id or a reference")
         rows = await db.fetch(FIND_REPORTED, *ids, report.reference, report.rail_type)
         if len(rows) > 1:
             raise InvalidInput("reference", "is that of several instructions; send the outbox_id")
@@ -371,13 +374,18 @@ class Results:
         return rows[0]
 
     async def _said(self, report: Report) -> Said | None:
-        """Return what a report says; None if its code decides nothing yet."""
+        """Return what a report says; None if its code decides nothing yet.
+
+        Raises RailNotLoaded: answered as known, the report would be lost.
+        """
         if report.status is not None:
             return Said(report.status)
         if report.code is None:
             raise InvalidInput("status", "is missing, and so is code")
         rail = await self.rails.find(report.rail_type)
-        return None if rail is None else STATUSES.get(rail.classify(report.code))
+        if rail is None:
+            raise RailNotLoaded(report.rail_type)
+        return STATUSES.get(rail.classify(report.code))
 
 
 def sign(secret: str, body: bytes, *, at: int) -> str:

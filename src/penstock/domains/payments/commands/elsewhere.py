@@ -1,4 +1,4 @@
-"""How a verb reads what other domains know: the group passes on what reads there."""
+"""Get the readers of other domains from the click context, where the group has put them."""
 
 from collections.abc import Callable
 from typing import TypeAlias

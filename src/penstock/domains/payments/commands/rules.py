@@ -28,7 +28,10 @@ def limit() -> None:
 @click.argument("currency")
 @participant_option
 @click.option("--amount-max", help="A payment over it is refused.")
-@click.option("--day-amount-max", help="A participant's sum for a day of UTC; over it, as above.")
+@click.option(
+    "--day-amount-max",
+    help="A participant's sum per UTC day; a payment over it is refused.",
+)
 @data_dir_option
 def set_limit(
     *,
@@ -94,7 +97,7 @@ def set_rule(
 ) -> None:
     """Change the rule of an item type; what is not given stays."""
     if no_calendar and calendar is not None:
-        raise InvalidInput("--no-calendar", "does not go with --calendar")
+        raise InvalidInput("--no-calendar", "cannot be combined with --calendar")
     fields: dict[str, Any] = {}
     if refuses_duplicates is not None:
         fields["refuses_duplicates"] = refuses_duplicates
@@ -103,7 +106,7 @@ def set_rule(
             None if calendar is None else read_json(calendar, Calendar, field="calendar")
         )
     if not fields:
-        raise InvalidInput("--refuse-duplicates", "give it, or another option")
+        raise InvalidInput("--refuse-duplicates", "is required unless another option is given")
     ask(
         data_dir,
         lambda db: type_rules.change_rule(

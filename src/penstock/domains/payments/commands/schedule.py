@@ -19,17 +19,17 @@ from penstock.domains.payments.schedule import Payments
 @click.argument("payment_id", metavar="ID")
 @click.option("--amount", required=True, help="Decimal number in units of the currency.")
 @click.option("--currency", required=True, help="Code of ISO 4217.")
-@click.option("--debtor", required=True, help="Name of who pays.")
+@click.option("--debtor", required=True, help="Name of the debtor.")
 @click.option("--debtor-iban", required=True, help="IBAN of who pays.")
-@click.option("--creditor", required=True, help="Name of who is paid.")
+@click.option("--creditor", required=True, help="Name of the creditor.")
 @click.option("--creditor-iban", required=True, help="IBAN of who is paid.")
 @click.option("--creditor-bic", help="BIC of who is paid.")
 @click.option("--participant", required=True, help="Participant whose order is kept.")
 @click.option("--rail", required=True, help="Rail type.")
 @click.option("--at", "execute_at", help="When: an instant, or a time from now such as +2h.")
 @click.option("--type", "item_type", default="PAYMENT", show_default=True, help="Item type.")
-@click.option("--mail", help="Address that is told what becomes of the payment.")
-@click.option("--event", is_flag=True, help="Whether subscribers of events are told.")
+@click.option("--mail", help="E-mail address for notifications.")
+@click.option("--event", is_flag=True, help="Publish events about the payment.")
 @data_dir_option
 @json_option
 def schedule(  # noqa: PLR0913  One argument per option.

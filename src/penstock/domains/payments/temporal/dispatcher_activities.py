@@ -58,7 +58,7 @@ class DispatcherActivities:
     start: StartExecutions
     meter: Meter
     log: Logger
-    worker: str = "temporal"  # As whom the batches are claimed.
+    worker: str = "temporal"  # The worker's name in leases.
 
     @activity.defn(name=READ_CONFIG)
     async def read_dispatch_config(self, item_type: str) -> DispatchConfig:

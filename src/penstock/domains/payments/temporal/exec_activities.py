@@ -79,7 +79,7 @@ class ExecActivities:
 
     @activity.defn(name=NOTIFY)
     async def send_notifications(self, payment_id: str, context_json: str) -> str:
-        """Tell whoever asked for it, in the transaction of ACCEPTED → PROCESSING."""
+        """Send the requested notifications, in the transaction of ACCEPTED → PROCESSING."""
         return await self._run(payment_id, context_json, expected=UNTOLD, step=self._notify)
 
     @activity.defn(name=REPORT_FAILURE)
@@ -98,7 +98,7 @@ class ExecActivities:
             row = await db.fetchrow(LOCK_PAYMENTS, [payment_id])
             status = "UNKNOWN_PAYMENT" if row is None else row["status"]
             if row is None or status not in expected:
-                # Somebody else was faster: another run of this activity, the rail, or a person.
+                # Another transaction was first: a run of this activity, the rail, or a person.
                 self.log.warning("payment.not_moved", payment_id=payment_id, status=status)
                 return status
             if status == SCHEDULED and row["due_in"] > 0:

@@ -1,4 +1,4 @@
-"""Execute one payment: business steps only. It knows neither the queue nor who started it."""
+"""Execute one payment: business steps only, independent of the queue and of the caller."""
 
 import json
 from datetime import timedelta

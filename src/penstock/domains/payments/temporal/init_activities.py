@@ -19,7 +19,7 @@ from temporalio.exceptions import ApplicationError
 from penstock.base.errors import Conflict, InvalidInput, NotFound, PenstockError
 from penstock.domains.payments import wire
 from penstock.domains.payments.errors import PaymentClaimed, UnknownItemType
-from penstock.domains.payments.payment import Answer, Draft
+from penstock.domains.payments.payment import Draft, ScheduleResult
 from penstock.domains.payments.persist import LookedUp, look_up
 from penstock.domains.payments.schedule import admit
 from penstock.domains.payments.steps import Steps
@@ -204,7 +204,7 @@ def _check(draft: Draft, found: LookedUp) -> None:
     _check_answer(None if stored is None else stored.answer(draft))
 
 
-def _check_answer(answer: Answer | None) -> None:
+def _check_answer(answer: ScheduleResult | None) -> None:
     """Raise why a payment that is known cannot be scheduled any more."""
     if isinstance(answer, PenstockError):
         raise answer

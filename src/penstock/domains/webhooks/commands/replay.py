@@ -1,4 +1,4 @@
-"""`penstock replay`: send old events to a subscription again, as a job that survives everything."""
+"""`penstock replay`: send old events to a subscription again; a crash does not end the job."""
 
 import asyncio
 import sys

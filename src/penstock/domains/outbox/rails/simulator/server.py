@@ -25,7 +25,7 @@ from penstock.domains.outbox.rails.simulator.report import Report, send_report
 
 T = TypeVar("T")
 
-HOST = "127.0.0.1"  # Nothing else: whoever reaches it can order it to fail.
+HOST = "127.0.0.1"  # Nothing else: any client can order failures.
 HEAD_BYTES_MAX = 32 * 1024
 BODY_BYTES_MAX = 512 * 1024  # Twice the default limit of a payload.
 IDLE_SECONDS_MAX = 75
@@ -46,14 +46,14 @@ class NewPayment(Struct, frozen=True, kw_only=True):
 
 
 class Settlement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What becomes of a payment that was accepted, and who is told of it, if anybody."""
+    """What becomes of a payment that was accepted, and the report to send, if any."""
 
     key: str
     code: Later
     report: Report | None = None
 
 
-class Answer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PaymentReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a client gets about a payment."""
 
     code: str
@@ -139,7 +139,7 @@ class Simulator:
         await asyncio.sleep(order.delay_seconds)
         self._fail(order, "before_booking")
         if not order.is_recorded:
-            return order.http_status, _encode(Answer(code=order.code, message="not booked"))
+            return order.http_status, _encode(PaymentReply(code=order.code, message="not booked"))
         payment = Payment(
             key=key,
             instruction_id=new.instruction_id,
@@ -157,13 +157,13 @@ class Simulator:
         )  # fmt: skip
         if not is_same:
             message = "the key belongs to another payment"
-            return HTTPStatus.CONFLICT, _encode(Answer(code="DUPLICATE", message=message))
+            return HTTPStatus.CONFLICT, _encode(PaymentReply(code="DUPLICATE", message=message))
         return order.http_status if is_new else HTTPStatus.OK, _encode(_describe(entry))
 
     async def _query(self, key: str) -> tuple[int, bytes]:
         entry = await self._in_thread(lambda: self.ledger.find(key))
         if entry is None:
-            return HTTPStatus.NOT_FOUND, _encode(Answer(code="NOT_FOUND"))
+            return HTTPStatus.NOT_FOUND, _encode(PaymentReply(code="NOT_FOUND"))
         return HTTPStatus.OK, _encode(_describe(entry))
 
     async def _show(self, request: _Request) -> tuple[int, bytes]:
@@ -245,7 +245,7 @@ async def _serve_connection(
                 status, body = await answer(request)
             except _Refused as refused:
                 status, is_last = refused.status, isinstance(refused, _Malformed)
-                body = _encode(Answer(code="INVALID", message=str(refused)))
+                body = _encode(PaymentReply(code="INVALID", message=str(refused)))
             except _Lost:
                 writer.transport.abort()
                 return
@@ -305,11 +305,11 @@ def _number(request: _Request, name: str, default: int) -> int:
     return int(text)
 
 
-def _describe(entry: Entry) -> Answer:
-    return Answer(
+def _describe(entry: Entry) -> PaymentReply:
+    return PaymentReply(
         code=entry.code, reference=entry.reference, amount=entry.amount, currency=entry.currency
     )
 
 
-def _encode(answer: Answer) -> bytes:
+def _encode(answer: PaymentReply) -> bytes:
     return msgspec.json.encode(answer)

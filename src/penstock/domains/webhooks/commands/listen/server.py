@@ -26,12 +26,12 @@ SHUTDOWN_GRACE = timedelta(seconds=1)  # Requests are answered at once; only hal
 
 BODILESS = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
 
-Answer = Callable[[Received], int]  # Returns the status; must not raise.
+StatusOf = Callable[[Received], int]  # Returns the status; must not raise.
 Message = dict[str, Any]
 
 
 @asynccontextmanager
-async def receiving(answer: Answer, *, host: str, port: int) -> AsyncGenerator[str]:
+async def receiving(answer: StatusOf, *, host: str, port: int) -> AsyncGenerator[str]:
     """Serve while the body runs and yield the URL; raises InvalidInput if it cannot listen."""
     listener = _listen(host, port)
     server = uvicorn.Server(_config(_Receiver(answer)))
@@ -48,7 +48,7 @@ async def receiving(answer: Answer, *, host: str, port: int) -> AsyncGenerator[s
 class _Receiver:
     """The ASGI application."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: StatusOf) -> None:
         self._answer = answer
 
     async def __call__(self, scope: Message, receive: Any, send: Any) -> None:

@@ -1,4 +1,4 @@
-"""How a verb reaches the subscriptions: the group passes on what opens the service."""
+"""Get the subscription service from the click context, where the group has put it."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -1,6 +1,6 @@
 """What the verbs about webhooks share: options, values as they are typed, errors in those words.
 
-The domain names fields as its REST API does; who types commands knows options instead.
+The domain names fields as its REST API does; on the command line they are options.
 """
 
 import re
