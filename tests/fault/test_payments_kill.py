@@ -22,6 +22,7 @@ from penstock.base.log import get_logger
 from penstock.base.meter import Meter
 from penstock.compose import outbox, payments, webhooks
 from penstock.domains.outbox.lanes import LANE as OUTBOX_LANE
+from penstock.domains.outbox.lanes import OWNER as OUTBOX
 from penstock.domains.outbox.rails.registry import SIMULATOR, RailRow, put_rail
 from penstock.domains.outbox.rails.simulator.server import Simulator
 from penstock.domains.payments.lanes import LANE
@@ -122,7 +123,7 @@ async def running(dsn: str, folder: Path) -> AsyncGenerator[Scene]:
                 rail_type=SIMULATOR, adapter=SIMULATOR, code_set=SIMULATOR, config={"url": url}
             )
             await put_rail(db, rail, vault=app.resources.vault, who="test")
-            await set_lane(db, OUTBOX_LANE, who="test", **QUICK)
+            await set_lane(db, OUTBOX_LANE, who="test", owner=OUTBOX, **QUICK)
             # These tests kill often: no payment may be dead by lost attempts.
             await set_lane(db, LANE, who="test", **QUICK, **AT_ONCE, max_attempts=50)
         async with alongside(_sweep_often(app.pool)):

@@ -38,7 +38,8 @@ async def send(explainer: Explainer, name: str, *, count: int) -> list[bool]:
         ["simulator"] * count,
         [PAYLOAD] * count,
         None,
-        "test",
+        ["test"] * count,
+        [None] * count,
     )
     assert row is not None
     return row[2]

@@ -99,7 +99,24 @@ KNOWN: dict[str, tuple[PastCalls, Finding | None]] = {
 def test_what_is_known_without_asking_the_rail(case: str) -> None:
     past, expected = KNOWN[case]
 
-    assert find_known(past) == expected
+    assert find_known(past, rail=loaded(1)) == expected
+
+
+@pytest.mark.parametrize(
+    ("is_asynchronous", "is_final", "awaits"),
+    [(True, False, True), (True, True, False), (False, False, False)],
+    ids=["reported as paid", "reported as settled", "the rail pays at once"],
+)
+def test_what_a_rail_only_accepted_is_asked_about_later(
+    *, is_asynchronous: bool, is_final: bool, awaits: bool
+) -> None:
+    """A rail that settles later may return it, and not report that."""
+    paid = PaidRow(rail_reference="r", rail_code=None, is_final=is_final)
+    past = msgspec.structs.replace(IN_DOUBT, paid=paid)
+
+    found = find_known(past, rail=loaded(1, can_query=True, is_asynchronous=is_asynchronous))
+
+    assert found == Paid(rail_code=None, rail_reference="r", awaits_settlement=awaits)
 
 
 def ask(found: QueryResult, past: PastCalls, **properties: Any) -> Finding:

@@ -12,6 +12,7 @@ from penstock.compose.webhooks import make_subscriptions
 from penstock.domains.mail.lanes import LANE as MAIL_LANE
 from penstock.domains.mail.relay import SmtpRelay, put_relay
 from penstock.domains.outbox.lanes import LANE as OUTBOX_LANE
+from penstock.domains.outbox.lanes import OWNER as OUTBOX
 from penstock.domains.outbox.rails.registry import SIMULATOR, list_rails, put_rail
 from penstock.domains.payments.lanes import LANE as PAYMENT_LANE
 from penstock.domains.slots.config import set_config
@@ -24,7 +25,8 @@ from penstock.postgres.pool import Connection
 WHO = "demo"
 SLOTS = "demo"
 SECOND = timedelta(seconds=1)
-LANES = (PAYMENT_LANE, OUTBOX_LANE, WEBHOOK_LANE, MAIL_LANE)
+# The lanes, and as whom their lease is changed: the outbox guards its own.
+LANES = {PAYMENT_LANE: None, OUTBOX_LANE: OUTBOX, WEBHOOK_LANE: None, MAIL_LANE: None}
 
 # Payments that became due since the last cycle are executed in one transaction.
 CYCLE = timedelta(milliseconds=100)
@@ -51,8 +53,16 @@ async def prepare(
     The rail settles at once: asking it later about each payment would take most of the time.
     """
     await set_config(db, SLOTS, who=WHO, max_per_window=rate, window_size=SECOND)
-    for lane in LANES:
-        await set_lane(db, lane, who=WHO, lease=LEASE, max_attempts=ATTEMPTS, backoff_base=SECOND)
+    for lane, owner in LANES.items():
+        await set_lane(
+            db,
+            lane,
+            who=WHO,
+            owner=owner,
+            lease=LEASE,
+            max_attempts=ATTEMPTS,
+            backoff_base=SECOND,
+        )
     await set_lane(
         db,
         PAYMENT_LANE,

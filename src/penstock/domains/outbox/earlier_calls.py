@@ -59,10 +59,14 @@ class LateResult(msgspec.Struct, frozen=True):
 
 
 class PaidRow(msgspec.Struct, frozen=True):
-    """A row of the archive, or a report of the rail, that says that the instruction was paid."""
+    """A row of the archive, or a report of the rail, that says that the instruction was paid.
+
+    `is_final`: it was settled or returned.
+    """
 
     rail_reference: str | None
     rail_code: str | None
+    is_final: bool = False
 
 
 class PastCalls(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,14 +148,18 @@ RAIL_CHANGED = AskPerson(
 )
 
 
-def find_known(past: PastCalls) -> Paid | Refused | MaySend | AskPerson | None:
+def find_known(past: PastCalls, *, rail: LoadedRail) -> Paid | Refused | MaySend | AskPerson | None:
     """Return what is known without asking the rail; None if it has to be asked.
 
     A late result counts for the attempt that it belongs to: only if no other is in doubt, a refusal
     or an attempt that stopped before its call decides.
     """
     if past.paid is not None:
-        return Paid(rail_code=past.paid.rail_code, rail_reference=past.paid.rail_reference)
+        return Paid(
+            rail_code=past.paid.rail_code,
+            rail_reference=past.paid.rail_reference,
+            awaits_settlement=settles_later(rail) and not past.paid.is_final,
+        )
     for each in past.late:
         if each.outcome == "done":
             return _paid_late(each.ending)
@@ -170,6 +178,11 @@ def find_known(past: PastCalls) -> Paid | Refused | MaySend | AskPerson | None:
                 message=call.error_message,
             )
     return MaySend("REFUSED" if calls else "NOT_CALLED")
+
+
+def settles_later(rail: LoadedRail) -> bool:
+    """Return whether the rail has to be asked later what became of a payment that it accepted."""
+    return rail.rail.properties.is_asynchronous and rail.rail.properties.can_query
 
 
 def find_from_answer(

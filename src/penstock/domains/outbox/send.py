@@ -172,7 +172,7 @@ class Send:
 
     async def _find(self, instruction: Instruction, past: PastCalls, rail: LoadedRail) -> Finding:
         """Find out what became of earlier calls: from what is known, or by asking the rail."""
-        known = find_known(past)
+        known = find_known(past, rail=rail)
         if isinstance(known, Paid | Refused | AskPerson):
             return known
         if known is not None:

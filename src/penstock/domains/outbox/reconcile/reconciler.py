@@ -162,7 +162,7 @@ class Reconciler:
             await self._decide(lookup, loaded, finding)
 
     async def _find(self, loaded: LoadedInstruction, past: PastCalls, rail: LoadedRail) -> Finding:
-        known = find_known(past)
+        known = find_known(past, rail=rail)
         if known is not None:
             return known
         now = instant(self.clock)

@@ -21,7 +21,7 @@ from penstock.base.errors import InvalidInput
 from penstock.base.log import Logger, describe
 from penstock.base.unique_keys import check_unique_keys
 from penstock.domains.outbox.audit.archive import Archive, ArchivedState
-from penstock.domains.outbox.earlier_calls import Paid, Refused
+from penstock.domains.outbox.earlier_calls import Paid, Refused, settles_later
 from penstock.domains.outbox.errors import (
     BadSignature,
     RailNotLoaded,
@@ -283,9 +283,11 @@ class Results:
                 rail = await self.rails.find(row["rail_type"])
                 if rail is None:
                     return False  # Another process knows whether it is settled later.
-                properties = rail.rail.properties
-                awaits = properties.is_asynchronous and properties.can_query
-                paid = Paid(rail_code=code, rail_reference=reference, awaits_settlement=awaits)
+                paid = Paid(
+                    rail_code=code,
+                    rail_reference=reference,
+                    awaits_settlement=settles_later(rail),
+                )
                 return await self.resolver.end_paid(
                     db, item_id, paid, who=WHO, reason=reason, now=now
                 )

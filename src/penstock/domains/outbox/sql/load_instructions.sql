@@ -10,9 +10,11 @@ SELECT i.outbox_id, i.item_id, i.instruction_id, i.participant_id, i.sequence_id
     past.first_called_at, past.last_ended_at, past.last_lost_at, past.first_doubt_at, past.doubts,
     past.late,
     coalesce(past.paid, (
-        SELECT json_build_object('rail_reference', r.rail_reference, 'rail_code', r.rail_code)
+        SELECT json_build_object('rail_reference', r.rail_reference, 'rail_code', r.rail_code,
+            'is_final', r.status <> 'paid')
         FROM penstock.outbox_result AS r
         WHERE r.outbox_id = i.outbox_id AND r.status IN ('paid', 'settled', 'returned')
+        ORDER BY r.status = 'paid'
         LIMIT 1
     )) AS paid,
     past.left_for, past.was_failed
@@ -34,9 +36,11 @@ LEFT JOIN (
                 FROM penstock.late_result AS l WHERE l.item_id = tried.item_id
             ) AS late,
             (
-                SELECT json_build_object('rail_reference', p.rail_reference, 'rail_code', p.rail_code)
+                SELECT json_build_object('rail_reference', p.rail_reference, 'rail_code', p.rail_code,
+                    'is_final', p.state <> 'DISPATCHED')
                 FROM penstock.outbox_attempt AS p
                 WHERE p.outbox_id = tried.outbox_id AND p.state IN ('DISPATCHED', 'SETTLED', 'RETURNED')
+                ORDER BY p.state = 'DISPATCHED'
                 LIMIT 1
             ) AS paid,
             EXISTS (
