@@ -185,7 +185,12 @@ async def connect(dsn: str) -> Connection:
     _check_port(dsn)
     with database_away():
         connection = await _connect(dsn, **_SESSION)
-        await connection.fetchval(KEEP_COMMITS)
+        try:
+            await connection.fetchval(KEEP_COMMITS)
+        except BaseException:
+            # The server may stop right after it has accepted the connection.
+            connection.terminate()
+            raise
         return connection
 
 

@@ -208,7 +208,7 @@ async def test_a_calendar_that_never_opens_refuses_the_payment(scene: Scene) -> 
     blackout = {"from": "2030-01-01T00:00:00Z", "until": "2040-01-01T00:00:00Z"}
     await calendar(scene, blackouts=[blackout])
 
-    with pytest.raises(InvalidInput, match="nothing is open"):
+    with pytest.raises(InvalidInput, match="has no opening"):
         await scene.payments.schedule(a_payment())
 
     assert await scene.rows() == []
@@ -239,7 +239,7 @@ async def test_one_payment_without_an_opening_costs_no_other(
     assert isinstance(first, Scheduled)
     assert isinstance(last, Scheduled)
     assert isinstance(closed, InvalidInput)
-    assert (closed.field, "nothing is open" in closed.reason) == ("execute_at", True)
+    assert (closed.field, "has no opening" in closed.reason) == ("execute_at", True)
     assert isinstance(invalid, InvalidInput)
     assert invalid.field == "amount"
     assert [row["payment_id"] for row in await scene.rows()] == ["p-1", "p-4"]
@@ -256,7 +256,7 @@ async def test_a_refused_payment_leaves_nothing_in_the_transaction_of_its_caller
     await calendar(scene, blackouts=[blackout])
 
     async with connected(dsn, "asyncpg") as connection:
-        with pytest.raises(InvalidInput, match="nothing is open"):
+        with pytest.raises(InvalidInput, match="has no opening"):
             await scene.payments.schedule(a_payment(), connection=connection)
 
     assert await scene.rows() == []

@@ -97,7 +97,7 @@ class Stream:
                 on_delivery=lambda error, _: failures.append(error) if error else None,
             )
         assert producer.flush(PATIENCE) == 0
-        assert not failures
+        assert not failures, failures
 
     def put_events(self, *ids: str, **fields: Any) -> None:
         self.put(*(event(id=each, **fields) for each in ids))
