@@ -26,11 +26,12 @@ from penstock.postgres.pool import Connection, Pool, database_away
 from tests.fault.outbox_seeds.persist import persist
 from tests.fault.outbox_seeds.plan import FINAL_SECONDS, Act, Planned, Verb
 from tests.fault.outbox_seeds.proof import Standing, read_ledger, read_standings
-from tests.fault.waiting import pause
+from tests.fault.waiting import pause, until
 
 WHO = "operator"
 REASON = "as planned"
 LOOK_SECONDS = 0.3  # How soon an operator sees that an instruction has failed.
+UNKNOWN_SECONDS = 8.0  # How long one waits for a result that is unknown; slow machines take long.
 WAITING = frozenset({"ready", "scheduled", "held", "dead"})
 # What an operator is told instead of an effect; the state may have changed a moment ago.
 REFUSED = (
@@ -121,8 +122,9 @@ class Operator:
         """Carry out a verb; return what undoes it, if it lasts."""
         participant = act.participant
         if act.verb == "resolve":
-            standings = await persist(lambda: read_standings(self.pool))
-            await self._resolve([each.outbox_id for each in standings if each.state == "UNKNOWN"])
+            with suppress(TimeoutError):
+                await until(self._has_unknown, within=UNKNOWN_SECONDS)
+            await self._resolve(await self._find_unknown())
             return None
         if participant is None:
             await self._stop("all", None)
@@ -156,6 +158,13 @@ class Operator:
         else:
             await self._skip(head.outbox_id)
         return None
+
+    async def _has_unknown(self) -> bool:
+        return bool(await self._find_unknown())
+
+    async def _find_unknown(self) -> list[UUID]:
+        standings = await persist(lambda: read_standings(self.pool))
+        return [each.outbox_id for each in standings if each.state == "UNKNOWN"]
 
     async def _find_head(self, participant: str) -> Standing | None:
         standings = await persist(lambda: read_standings(self.pool))
@@ -198,9 +207,13 @@ class Operator:
             if decision.resolution == "again":
                 self.releases[outbox_id].append(monotonic())
             # Once, unlike the others: after a lost answer it may be about another attempt.
-            with suppress(DatabaseAway, *REFUSED), database_away():
-                async with self.pool.acquire() as db:
-                    await Resolver(archive=self.archive).resolve(db, outbox_id, decision)
+            try:
+                with database_away():
+                    async with self.pool.acquire() as db:
+                        await Resolver(archive=self.archive).resolve(db, outbox_id, decision)
+            except (DatabaseAway, *REFUSED) as refused:
+                self.refusals.append(f"{self._phase} resolve: {refused}")
+            else:
                 self.note(self._phase, "resolve")
 
     async def _try(self, verb: str, work: Callable[[Connection], Awaitable[object]]) -> None:
