@@ -1,7 +1,7 @@
 """`python -m bench.readme [RESULT …]`: write the measured table of the README from results.
 
-Of each case in `JOBS` the table has the first row that is held against a bar. A case that a later
-file has as well is taken from the later file.
+Of each case in `JOBS` the table has the first row that is held against a bar, and every row that
+misses its bar. A case that a later file has as well is taken from the later file.
 """
 
 import json
@@ -40,14 +40,14 @@ def main(paths: Sequence[str]) -> int:
 
 def measured(results: Sequence[Mapping[str, Any]]) -> str:
     """Return when and where results were measured, and the table of them."""
-    rows: dict[str, Mapping[str, Any]] = {}
+    rows: dict[str, list[Mapping[str, Any]]] = {}
     for result in results:
-        rows |= _first_rows(result)
+        rows |= _shown_rows(result)
     lines = [
         [job, row["name"], _value(row), row["bar"], row["verdict"]]
         for job, cases in JOBS.items()
         for case in cases
-        if (row := rows.get(case)) is not None
+        for row in rows.get(case, [])
     ]
     days = sorted({result["started_at"][:10] for result in results})
     places = sorted({_machine(result["machine"]) for result in results})
@@ -57,12 +57,13 @@ def measured(results: Sequence[Mapping[str, Any]]) -> str:
     return f"{where}.\n\n{table(['job', 'what', 'measured', 'must be', 'verdict'], lines)}"
 
 
-def _first_rows(result: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the first row of each case that is held against a bar."""
-    found: dict[str, Mapping[str, Any]] = {}
+def _shown_rows(result: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the first row of each case that is held against a bar, and those that miss theirs."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
     for row in result["rows"]:
-        if row["verdict"] not in {"shown", "skipped"}:
-            found.setdefault(row["case"], row)
+        is_judged = row["verdict"] not in {"shown", "skipped"}
+        if is_judged and (row["case"] not in found or row["verdict"] == "missed"):
+            found.setdefault(row["case"], []).append(row)
     return found
 
 

@@ -37,6 +37,16 @@ def test_the_table_of_the_readme_has_one_line_for_each_case_and_the_later_result
     ]
 
 
+def test_the_table_of_the_readme_has_every_row_that_misses_its_bar() -> None:
+    found = result("drain", 2.0)
+    found["rows"].append(found["rows"][1] | {"name": "slow ones", "verdict": "missed"})
+
+    lines = measured([found]).splitlines()[4:]
+
+    assert [line.split(" | ")[1] for line in lines] == ["items", "slow ones"]
+    assert lines[1].endswith("| missed |")
+
+
 def result(case: str, ratio: float) -> dict[str, Any]:
     row = {
         "case": case,
