@@ -175,7 +175,7 @@ class AlreadyDecided(Conflict):
     key_id: str
 
     def __str__(self) -> str:
-        return f"instruction {self.outbox_id} was {self.decision} with the key {self.key_id}"
+        return f"instruction {self.outbox_id} was {self.decision} by {self.key_id}"
 
 
 @dataclass(eq=False)

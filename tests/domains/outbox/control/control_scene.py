@@ -36,6 +36,11 @@ from tests.api.scene import caller
 
 Json = dict[str, Any]
 
+RAIL_CONFIG: Json = {
+    "send": {"url": "https://rail.example", "body": {"key": "{key}"}},
+    "answer": {"code": ["code"]},
+}
+
 
 @dataclass(slots=True, kw_only=True)
 class ListRail:
@@ -214,10 +219,7 @@ async def add_rail(app: Penstock, rail_type: str) -> None:
     row = RailRow(
         rail_type=rail_type,
         adapter="http_json",
-        config={
-            "send": {"url": "https://rail.example", "body": {"key": "{key}"}},
-            "answer": {"code": ["code"]},
-        },
+        config=RAIL_CONFIG,
         code_set="iso20022",
     )
     async with app.pool.acquire() as db:

@@ -1,6 +1,7 @@
 """What holds money back: switches, suspensions, limits, calendars, and what lets it leave again."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -8,23 +9,27 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from httpx import Response
 
-from penstock.base.clock import FakeClock
+from penstock.base.clock import FakeClock, instant
 from penstock.base.errors import InvalidInput
 from penstock.base.log import get_logger
 from penstock.calendar.calendar import Calendar, Hours
 from penstock.domains.outbox.audit.archive import Archive
 from penstock.domains.outbox.control.checks import Control
 from penstock.domains.outbox.control.cut_off import next_send_at, put_calendar
+from penstock.domains.outbox.control.recheck import recheck_one
 from penstock.domains.outbox.errors import InstructionConflict
 from penstock.domains.outbox.instruction import Instruction
 from penstock.domains.outbox.lanes import LANE
+from penstock.domains.outbox.rails.registry import RailRow, put_rail
+from penstock.domains.outbox.reconcile.results import sign
 from penstock.domains.outbox.verdict import Proceed, Stop
 from penstock.kernel.errors import LaneIsOwned
 from penstock.kernel.item import Dead, Done, Hold, ItemId, Snooze
 from penstock.kernel.lane import set_lane
 from penstock.kernel.operate import release as kernel_release
-from tests.domains.outbox.control.control_scene import Scene, opened_scene
+from tests.domains.outbox.control.control_scene import RAIL_CONFIG, Scene, opened_scene
 
 MONDAY = datetime(2030, 1, 7, 12, tzinfo=UTC)
 OFFICE = Calendar(
@@ -402,6 +407,81 @@ async def test_an_instruction_that_was_paid_after_it_failed_is_released_and_noth
     assert "penstock outbox release" in skipped.json()["detail"]
     assert "penstock outbox release" in resolved.json()["detail"]
     assert skipped_then.status_code == 409, "it is paid, also after its release"
+
+
+async def test_an_instruction_that_was_paid_after_all_is_not_paid_under_another_key(
+    scene: Scene,
+) -> None:
+    """Its producer saw that it had failed; the other key is rejected before it is sent."""
+    scene.rail.outcomes = [Dead("refused")]
+    first = await scene.send("a-1")
+    await scene.run()
+    second = await scene.send("a-1", participant="shop-2", key="k-2")
+
+    reported = await report(scene, first, status="paid")
+    await scene.run()
+    released = await scene.decide("ops", "release", first)
+
+    assert reported.json()["outcome"] == "applied"
+    assert scene.rail.sent == ["a-1"], "only the first was sent"
+    assert await scene.archive(second) == [("FAILED", "REJECTED")]
+    assert (await scene.item(second)).reason == (
+        "rejected by penstock.results: the instruction was paid under another key"
+    )
+    assert released.status_code == 200, "it ends as dispatched"
+    with pytest.raises(InstructionConflict, match="under the key 'k-1'"):
+        await scene.send("a-1", key="k-3")
+
+
+async def test_an_instruction_that_awaits_approval_is_rejected_once_another_key_was_paid(
+    scene: Scene,
+) -> None:
+    """Nobody has to decide about it any more."""
+    await scene.limit(approval_above=Decimal(1))
+    await scene.key("bob", "approve")
+    await scene.decide("bob", "approve", first := await scene.send("a-1"))
+    scene.rail.outcomes = [Dead("refused")]
+    await scene.run()
+    second = await scene.send("a-1", participant="shop-2", key="k-2")
+    await scene.run()
+
+    await report(scene, first, status="paid")
+    async with scene.app.pool.acquire() as db:
+        while await recheck_one(db, archive=Archive(log=get_logger())):
+            pass
+
+    assert await scene.archive(second) == [("FAILED", "REJECTED")]
+    assert await scene.audited("outbox_instruction.rejected") == ["penstock.results"]
+
+
+async def test_the_last_of_several_keys_is_released_after_it_failed(scene: Scene) -> None:
+    scene.rail.outcomes = [Dead("refused"), Dead("refused")]
+    await scene.send("a-1", participant="shop-1")
+    await scene.run()
+    last = await scene.send("a-1", participant="shop-2", key="k-2")
+    await scene.run()
+
+    released = await scene.decide("ops", "release", last)
+
+    assert released.status_code == 200, released.text
+
+
+async def report(scene: Scene, outbox_id: UUID, *, status: str) -> Response:
+    """Report the result of an instruction as its rail does, signed."""
+    secret = "a secret of the rail"
+    async with scene.app.pool.acquire() as db:
+        row = RailRow(
+            rail_type="sepa", adapter="http_json", config=RAIL_CONFIG, code_set="iso20022"
+        )
+        await put_rail(db, row, vault=scene.app.resources.vault, who="test", result_secret=secret)
+    about = {"rail_type": "sepa", "amount": "10", "currency": "EUR", "reference": "r-1"}
+    body = json.dumps({**about, "outbox_id": str(outbox_id), "status": status}).encode()
+    signature = sign(secret, body, at=int(instant(scene.app.resources.clock).timestamp()))
+    return await scene.clients["ops"].post(
+        "/outbox/results",
+        content=body,
+        headers={"Content-Type": "application/json", "Penstock-Signature": signature},
+    )
 
 
 async def test_a_participant_resumes_although_what_suspended_it_was_paid_after_all(

@@ -87,7 +87,7 @@ def _to_verdict(
     if row["is_suspended"]:
         return Stop(Hold(SUSPENDED), "SUSPENDED")
     if row["decision"] == "rejected":
-        reason = f"rejected with the key {row['decided_by']}: {row['decision_reason']}"
+        reason = f"rejected by {row['decided_by']}: {row['decision_reason']}"
         return Stop(Dead(reason), REJECTED)
     if opens_at is not None:
         return _to_open(opens_at, now=now)

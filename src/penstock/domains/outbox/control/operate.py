@@ -84,9 +84,10 @@ async def _release_failed(
     """Try a failed instruction again in its place.
 
     Its producer may send it again under another key once it has failed. The lock and the row in the
-    archive, which is not FAILED, keep both from happening.
+    archive, which is not FAILED, keep both from happening. One that was paid after all is not sent:
+    its next attempt ends it as dispatched.
     """
-    if facts.is_sent_again:
+    if facts.is_sent_again and not facts.is_paid:
         raise DecisionRefused(str(facts.outbox_id), "was sent again under another key")
     if facts.is_skipped:
         raise DecisionRefused(str(facts.outbox_id), "was skipped: later ones have left")

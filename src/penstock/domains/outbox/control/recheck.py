@@ -87,11 +87,16 @@ async def _look(db: Connection, participant_id: str, *, archive: Archive, who: s
             db,
             row["outbox_id"],
             "FAILED",
-            who=f"key:{row['key_id']}",
+            who=_decider(row["key_id"]),
             error_code=REJECTED,
             error_message=row["decision_reason"],
         )
     return following != "wait"
+
+
+def _decider(key_id: str) -> str:
+    """Return who has decided: the bearer of a key, or a service after a report."""
+    return key_id if key_id.startswith("penstock.") else f"key:{key_id}"
 
 
 def _decide(held_for: str, decision: str | None, *, is_suspended: bool) -> _Next:

@@ -1,7 +1,7 @@
 -- Decide about an instruction whose id is already known: under the same key with the same hash it is the
 -- one that exists, and with another hash a conflict. Under another key it is a conflict too, because two
--- keys would pay twice, unless the last one has ended without a payment: then it is accepted as
--- `new_outbox_id`, and the row of its key is written.
+-- keys would pay twice, unless the last one has ended without a payment, and none before it was paid
+-- after all: then it is accepted as `new_outbox_id`, and the row of its key is written.
 CREATE OR REPLACE FUNCTION penstock.repeat_instruction(
     instruction_id text, idempotency_key text, payload_hash bytea, new_outbox_id uuid
 ) RETURNS TABLE (outbox_id uuid, is_new boolean, conflict jsonb)
@@ -19,12 +19,16 @@ BEGIN
             RETURN;
         END IF;
         IF NOT FOUND THEN
-            -- Locked, as an operator who releases a failed instruction does: one of both is first.
+            -- Locked, as for an operator who releases a failed instruction, and for a report of its
+            -- payment: one of both is first.
+            PERFORM FROM penstock.outbox_idempotency AS i
+            WHERE i.instruction_id = repeat_instruction.instruction_id
+            ORDER BY i.generation
+            FOR UPDATE;
             SELECT * INTO known FROM penstock.outbox_idempotency AS i
             WHERE i.instruction_id = repeat_instruction.instruction_id
-            ORDER BY i.generation DESC
-            LIMIT 1
-            FOR UPDATE;
+            ORDER BY penstock.outbox_is_paid(i.outbox_id) DESC, i.generation DESC
+            LIMIT 1;
             IF penstock.outbox_has_failed(known.outbox_id) THEN
                 INSERT INTO penstock.outbox_idempotency (
                     instruction_id, idempotency_key, generation, outbox_id, payload_hash)

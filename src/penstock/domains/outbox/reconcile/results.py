@@ -42,6 +42,7 @@ from penstock.domains.outbox.reconcile.decide_result import (
 )
 from penstock.domains.outbox.reconcile.resolve import Resolver
 from penstock.kernel import operate
+from penstock.kernel.audit import audit
 from penstock.kernel.errors import StateConflict
 from penstock.kernel.item import ItemId
 from penstock.kernel.settle import to_text
@@ -55,10 +56,12 @@ LOCK_RESULTS = statement(__package__, "lock_results.sql")
 CLAIM_RESULTS = statement(__package__, "claim_results.sql")
 MARK_APPLIED = statement(__package__, "mark_applied.sql")
 FIND_REPORTED = statement(__package__, "find_reported.sql")
+REJECT_OTHER_KEYS = statement(__package__, "reject_other_keys.sql")
 
 WHO = "penstock.results"
 AFTER_FAILURE = "AFTER_FAILURE"  # The error_code of a payment that is reported after a failure,
 AFTER_REFUSAL = "AFTER_REFUSAL"  # and of a settlement that is reported after a refusal.
+PAID_UNDER_OTHER_KEY = "the instruction was paid under another key"
 REPORTED_REFUSED = "the rail reports it as refused, and no call of it is known to have ended"
 TOLERANCE = timedelta(minutes=5)  # For slow ways and wrong clocks.
 WAIT = timedelta(seconds=30)  # Until a report about an instruction in flight is tried again.
@@ -303,6 +306,7 @@ class Results:
                 await self._write(
                     db, outbox_id, "DISPATCHED", row=row, error_code=AFTER_FAILURE, at=now
                 )
+                await self._reject_other_keys(db, outbox_id)
                 return True
             case "settled":
                 await self._write(db, outbox_id, "SETTLED", row=row)
@@ -317,6 +321,17 @@ class Results:
                 assert_never(step)
         await forget_lookup(db, item_id)
         return True
+
+    async def _reject_other_keys(self, db: Connection, outbox_id: UUID) -> None:
+        """Reject the same instruction under other keys: its producer saw that it had failed."""
+        rows = await db.fetch(REJECT_OTHER_KEYS, outbox_id, WHO, PAID_UNDER_OTHER_KEY)
+        for row in rows:
+            rejected = str(row["outbox_id"])
+            await audit(
+                db, WHO, "outbox_instruction.rejected", subject=rejected,
+                after={"reason": PAID_UNDER_OTHER_KEY},
+            )  # fmt: skip
+            self.log.error("instruction.rejected", outbox_id=rejected, reason=PAID_UNDER_OTHER_KEY)
 
     async def _hold_refused(self, db: Connection, item_id: int, *, now: datetime) -> bool:
         """Hold a waiting instruction that was refused although nothing is known of a call.
