@@ -52,6 +52,23 @@ async def test_an_amount_above_the_threshold_waits_for_a_second_person(scene: Sc
     assert who == f"key:{approved.json()['key_id']}"
 
 
+async def test_an_instruction_in_doubt_that_needs_an_approval_is_listed_until_it_is_approved(
+    scene: Scene,
+) -> None:
+    """It is held as unknown; nobody would look for it among those that wait for an approval."""
+    scene.rail.outcomes = [Hold(f"unknown: {AWAITS}")]
+    doubtful = await scene.send("a-1", "100")
+    await scene.run()
+    await scene.limit(approval_above=Decimal(50))
+    (waiting,) = (await scene.clients["ann"].get("/outbox/approvals")).json()["waiting"]
+
+    await scene.decide("ann", "approve", doubtful, reason="contract 7")
+
+    assert waiting["outbox_id"] == str(doubtful)
+    assert (await scene.clients["ann"].get("/outbox/approvals")).json()["waiting"] == []
+    assert (await scene.item(doubtful)).state == "held", "the doubt is not decided"
+
+
 async def test_a_rejected_instruction_fails_and_blocks_as_any_failed_head(scene: Scene) -> None:
     first = await scene.send("a-1", "500")
     await scene.send("a-2")

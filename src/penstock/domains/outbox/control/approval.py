@@ -17,6 +17,7 @@ from penstock.domains.outbox.control.held_reason import AWAITS_APPROVAL
 from penstock.domains.outbox.control.instruction_facts import InstructionFacts, read_facts
 from penstock.domains.outbox.control.operate import PAID
 from penstock.domains.outbox.control.recheck import apply_decision
+from penstock.domains.outbox.ending import UNKNOWN_PREFIX
 from penstock.domains.outbox.errors import (
     AlreadyDecided,
     ApprovalDenied,
@@ -34,6 +35,8 @@ from penstock.postgres.statement import statement
 ADD_APPROVAL = statement(__package__, "add_approval.sql")
 READ_APPROVAL = statement(__package__, "read_approval.sql")
 LIST_WAITING = statement(__package__, "list_waiting.sql")
+
+WAITING_FOR = (AWAITS_APPROVAL, UNKNOWN_PREFIX + AWAITS_APPROVAL)
 
 Decision = Literal["approved", "rejected"]
 
@@ -90,7 +93,7 @@ async def reject(
 
 async def list_waiting(db: Queries, *, after: int = 0, limit: int = 100) -> list[Waiting]:
     """Return a page of what waits; `after` is the last item_id of the page before."""
-    rows = await db.fetch(LIST_WAITING, LANE, AWAITS_APPROVAL, after, limit)
+    rows = await db.fetch(LIST_WAITING, LANE, WAITING_FOR, after, limit)
     return [Waiting(**dict(row.items(), amount=plain(row["amount"]))) for row in rows]
 
 
