@@ -27,10 +27,12 @@ AWAIT_SETTLEMENT = statement(__package__, "await_settlement.sql")
 # | `unknown` | no answer, or a control stops it: `move_lookup` | `unknown`, due later |
 # | `unknown` | only a person can decide: `move_lookup` | `unknown`, left |
 # | `unknown` | the rail has accepted it: `await_settlement` | `settlement`, due after FIRST_POLL |
+# | `unknown` | a person says it is paid: `await_settlement` | `settlement`, due after FIRST_POLL |
 # | `unknown` | paid or failed: `forget_lookup` | none |
 # | `unknown` | released: `rest_lookup` | `unknown`, at rest |
 # | `unknown`, at rest | in doubt again: `find_unknown` | `unknown`, due later each time |
 # | `unknown`, at rest | not in doubt for an hour: `drop_lookup` | none |
+# | `settlement` | the rail settles at once, and a person said it: `drop_lookup` | none |
 # | `settlement` | not decided yet: `move_lookup` | `settlement`, due later |
 # | `settlement` | not decided after 60 days: `move_lookup` | `settlement`, left |
 # | `settlement` | settled, returned, contradicted: `forget_lookup` | none |

@@ -54,6 +54,30 @@ async def test_a_person_says_that_it_is_paid(outbox: Outbox, ledger: Ledger) -> 
     assert await outbox.states(follower) == ["DISPATCHED"]
 
 
+@pytest.mark.parametrize(
+    ("is_asynchronous", "states"),
+    [(True, ["UNKNOWN", "DISPATCHED", "SETTLED"]), (False, ["UNKNOWN", "DISPATCHED"])],
+    ids=["settles later", "settles at once"],
+)
+async def test_a_rail_that_settles_later_is_asked_about_what_a_person_says_is_paid(
+    outbox: Outbox, ledger: Ledger, *, is_asynchronous: bool, states: list[str]
+) -> None:
+    """Its settlement or return would be missed."""
+    outbox_id = await doubtful(outbox, ledger)
+    await outbox.client.post(
+        f"/outbox/instructions/{outbox_id}/resolve",
+        json={"resolution": "paid", "reason": "statement of 31 Jan", "reference": "bank-77"},
+    )
+    outbox.rails.rail = loaded(
+        ledger.port, can_query=is_asynchronous, is_asynchronous=is_asynchronous
+    )
+
+    await outbox.reconcile(minutes=1)
+
+    assert await outbox.states(outbox_id) == states
+    assert await outbox.app.pool.fetchval("SELECT count(*) FROM penstock.outbox_lookup") == 0
+
+
 async def test_a_person_says_that_it_is_not_paid_and_will_not_be(
     outbox: Outbox, ledger: Ledger
 ) -> None:

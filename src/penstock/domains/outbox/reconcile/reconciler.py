@@ -26,6 +26,7 @@ from penstock.domains.outbox.earlier_calls import (
     find_from_answer,
     find_known,
     find_without_query,
+    settles_later,
 )
 from penstock.domains.outbox.loader import InstructionLoader, LoadedInstruction
 from penstock.domains.outbox.lookup import (
@@ -279,6 +280,9 @@ class Reconciler:
         After POLL_FOR it is left to a person, and still asked about once a day: a late answer or
         report ends it.
         """
+        if _is_settled_at_once(loaded, rail):
+            await drop_lookup(self.pool, lookup)
+            return
         now = instant(self.clock)
         is_left = now - lookup.since > POLL_FOR
         if is_left and lookup.left_at is None:
@@ -302,6 +306,12 @@ class Reconciler:
             return
         async with self._places, self.pool.acquire() as db:
             await self.results.note_answer(db, loaded.instruction, found, now=now)
+
+
+def _is_settled_at_once(loaded: LoadedInstruction, rail: LoadedRail) -> bool:
+    """Return whether nothing follows what a person has decided as paid, on a rail like this."""
+    paid = None if loaded.past is None else loaded.past.paid
+    return paid is not None and paid.rail_code is None and not settles_later(rail)
 
 
 def _wait(looks: int, first: timedelta, longest: timedelta) -> timedelta:

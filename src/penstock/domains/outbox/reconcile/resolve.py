@@ -217,7 +217,10 @@ class Resolver:
         who, reason = decision.who, decision.reason
         match decision.resolution:
             case "paid":
-                paid = Paid(rail_code=None, rail_reference=decision.reference)
+                # Whether the rail settles later only a process knows that has its adapter.
+                paid = Paid(
+                    rail_code=None, rail_reference=decision.reference, awaits_settlement=True
+                )
                 return await self.end_paid(
                     db, item_id, paid, who=who, reason=reason, attempt=attempt, now=now
                 )
