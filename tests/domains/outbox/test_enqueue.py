@@ -214,6 +214,39 @@ async def test_a_batch_has_an_outcome_for_each_line(scene: Scene) -> None:
     assert await scene.numbers() == [("ada", 2, 1, 2, 3), ("ben", 1, 1, 1, 2)]
 
 
+@pytest.mark.parametrize(
+    "note",
+    [[1e300] * 250, [1] * 25_000, "ü" * 33_000, "x" * 66_000],
+    ids=["exponents", "spaces", "characters of two bytes", "text"],
+)
+async def test_a_payload_that_the_database_would_refuse_is_invalid(
+    scene: Scene, note: object
+) -> None:
+    """The database counts the bytes of what it writes, which is longer than the JSON it got."""
+    large = a_body("large", payload=a_payload() | {"note": note})
+
+    single = await scene.client.post("/outbox/instructions", json=large)
+    batch = await scene.client.post("/outbox/instructions/batch", json=[large, a_body("small")])
+
+    assert body_of(single, 400)["field"] == "payload"
+    assert [each["outcome"] for each in body_of(batch)] == ["invalid", "accepted"]
+
+
+@pytest.mark.parametrize(
+    "note",
+    ["3e99" * 16_000, [1e21] * 2_000, [1.5] * 10_000],
+    ids=["text like a number", "exponents", "numbers"],
+)
+async def test_a_large_payload_that_the_database_takes_is_accepted(
+    scene: Scene, note: object
+) -> None:
+    large = a_body("large", payload=a_payload() | {"note": note})
+
+    answer = await scene.client.post("/outbox/instructions", json=large)
+
+    assert answer.status_code == 201, answer.text
+
+
 SEPA = RailRow(
     rail_type="sepa", adapter="simulator", code_set="simulator", destination_scheme="sepa",
     config={"url": "http://127.0.0.1:1"},

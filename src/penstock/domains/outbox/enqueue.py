@@ -4,6 +4,7 @@ The caller's connection is one of asyncpg, psycopg 3 or SQLAlchemy. Producers ma
 the SQL function themselves: penstock.send_instruction.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ SEND_INSTRUCTIONS = statement(__package__, "send_instructions.sql")
 
 PAYLOAD_BYTES_MAX = 65_536  # As the table's CHECK.
 BATCH_MAX = 5_000  # Instructions in one statement; more of them only hold locks for longer.
+_EXPONENT = re.compile(r"[0-9][eE]([+-]?[0-9]+)")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 PYTHON = "python"  # Who has sent an instruction, if the caller does not say it.
 
 
@@ -136,7 +139,7 @@ def prepare(instruction: NewInstruction, *, who: str, outbox_id: UUID | None = N
     if not isinstance(instruction.payload.get("destination"), Mapping):
         raise InvalidInput("payload.destination", "must be an object")
     text = payload.encode(instruction.payload)
-    if len(text) > PAYLOAD_BYTES_MAX:
+    if _stored_bytes(text) > PAYLOAD_BYTES_MAX:
         raise InvalidInput("payload", f"must have at most {PAYLOAD_BYTES_MAX:,} bytes")
     return Prepared(instruction=instruction, payload=text, who=who, outbox_id=outbox_id)
 
@@ -160,6 +163,16 @@ async def send_prepared(
     arguments = _arguments(prepared, at=at)
     row = await driver.fetch_row(connection, SEND_INSTRUCTIONS, arguments, lane=LANE)
     return _answers(row)
+
+
+def _stored_bytes(text: str) -> int:
+    """Return how many bytes the database counts: it writes spaces, and numbers without exponent."""
+    size = len(text.encode())
+    if size + text.count(",") + text.count(":") <= PAYLOAD_BYTES_MAX and not _EXPONENT.search(text):
+        return size
+    rest = _STRING.sub("", text)
+    zeros = sum(abs(int(each)) for each in _EXPONENT.findall(rest))
+    return size + rest.count(",") + rest.count(":") + zeros
 
 
 def _check_for_rail(instruction: NewInstruction, scheme: DestinationScheme | None) -> None:

@@ -327,6 +327,7 @@ async def test_an_address_inside_is_refused_by_the_egress_rules() -> None:
     ("changes", "field"),
     [
         ({"send": {"url": "https://x/{secret}", "body": {}}}, "config.send.url"),
+        ({"send": {"url": "file:///etc/passwd", "body": {}}}, "config.send.url"),
         ({"send": {"url": "https://x/", "body": {"a": ["{attempt}"]}}}, "config.send.body.a"),
         ({"query": {"url": "https://x/{nonsense}"}}, "config.query.url"),
         ({"idempotency_header": None, "send": {"url": "https://x/", "body": {}}},

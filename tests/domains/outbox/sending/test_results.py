@@ -19,6 +19,8 @@ from penstock.kernel.operate import release
 from tests.domains.outbox.sending.ledger import Ledger, loaded
 from tests.domains.outbox.sending.scene import SECRET, Outbox
 
+SETTLED = {"reference": "ref-i1", "status": "settled"}
+
 
 async def report(outbox: Outbox, *, headers: dict[str, str] | None = None, **body: Any) -> Response:
     """Send a signed report."""
@@ -321,6 +323,30 @@ async def test_a_settlement_after_a_refusal_is_archived_and_contradicts_it(
     assert "instruction.contradicted" in [line["event"] for line in lines]
 
 
+async def test_an_instruction_that_was_settled_after_its_refusal_is_not_paid_under_another_key(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """The producer saw that it was returned, and the report came before the other key was sent."""
+    ledger.orders += ["accept"]
+    outbox_id = await outbox.send()
+    await outbox.run()
+    await report(outbox, outbox_id=str(outbox_id), status="refused")
+    other = await outbox.send("i1-again")
+    await outbox.app.pool.execute(
+        "INSERT INTO penstock.outbox_idempotency VALUES"
+        " ('i1', 'i1', 1, $1, ''), ('i1', 'other', 2, $2, '')",
+        outbox_id,
+        other,
+    )
+
+    await report(outbox, outbox_id=str(outbox_id), status="settled")
+    await outbox.run()
+
+    assert await outbox.states(outbox_id) == ["DISPATCHED", "RETURNED", "SETTLED"]
+    assert await outbox.states(other) == []
+    assert ledger.count("send") == 1
+
+
 @pytest.mark.parametrize(
     ("status", "states", "item"),
     [
@@ -439,9 +465,17 @@ async def test_a_report_without_a_valid_signature_is_refused(outbox: Outbox) -> 
         ({"reference": "ref-i1"}, 400),
         ({"reference": "ref-i1", "status": "lost"}, 400),
         ({"reference": "ref-i1", "status": "settled", "rail_type": "other"}, 401),
+        ({"reference": "ref-i1", "status": "settled", "rail_type": "other\x00"}, 400),
+        ({"reference": "ref-i1\x00", "status": "settled"}, 400),
+        ({"instruction_id": "i1\x00", "idempotency_key": "i1", "status": "settled"}, 400),
+        ({**SETTLED, "occurred_at": "9999-12-31T23:59:59-12:00"}, 400),
+        ({**SETTLED, "occurred_at": "1969-12-31T23:59:59Z"}, 400),
     ],
-    ids=["no id", "half an id", "unknown", "no status", "bad status", "rail without a secret"],
-)
+    ids=[
+        "no id", "half an id", "unknown", "no status", "bad status", "rail without a secret",
+        "NUL in a rail", "NUL in a reference", "NUL in an id", "far future", "far past",
+    ],
+)  # fmt: skip
 async def test_a_report_that_is_not_clear_is_refused(
     outbox: Outbox, about: dict[str, Any], status: int
 ) -> None:
@@ -450,6 +484,21 @@ async def test_a_report_that_is_not_clear_is_refused(
     response = await report(outbox, **about)
 
     assert response.status_code == status, response.text
+
+
+async def test_a_report_whose_ids_do_not_belong_together_is_refused(outbox: Outbox) -> None:
+    outbox_id = await dispatched(outbox)
+
+    response = await report(
+        outbox,
+        outbox_id=str(outbox_id),
+        instruction_id="i2",
+        idempotency_key="i2",
+        status="settled",
+    )
+
+    assert response.status_code == 404
+    assert await outbox.states(outbox_id) == ["DISPATCHED"]
 
 
 async def test_a_code_that_decides_nothing_changes_nothing(outbox: Outbox) -> None:

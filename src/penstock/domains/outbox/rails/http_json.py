@@ -169,6 +169,8 @@ def parse_config(config: Mapping[str, Any]) -> HttpJsonConfig:
 
 def _check_request(request: SendConfig | QueryConfig, *, path: str) -> None:
     check_text(request.url, path=f"{path}.url")
+    if not request.url.startswith(("http://", "https://")):
+        raise InvalidInput(f"{path}.url", "must begin with http:// or https://")
     check_template(request.body, path=f"{path}.body")
     for name, value in request.headers.items():
         field = f"{path}.headers.{name}"

@@ -7,7 +7,7 @@ import hmac
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from hashlib import sha256
 from typing import Annotated, Literal, assert_never
@@ -64,6 +64,8 @@ AFTER_REFUSAL = "AFTER_REFUSAL"  # and of a settlement that is reported after a 
 PAID_UNDER_OTHER_KEY = "the instruction was paid under another key"
 REPORTED_REFUSED = "the rail reports it as refused, and no call of it is known to have ended"
 TOLERANCE = timedelta(minutes=5)  # For slow ways and wrong clocks.
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+AHEAD_MAX = timedelta(days=1)  # Of what has happened: a rail may know only the day, in its zone.
 WAIT = timedelta(seconds=30)  # Until a report about an instruction in flight is tried again.
 BATCH_MAX = 50
 SIGNATURES_MAX = 4  # In one header: a rail that changes its secret sends two.
@@ -142,6 +144,7 @@ class Results:
         """
         report = _read(body)
         await self._verify(db, report.rail_type, body, signature=signature, now=now)
+        _check_instant(report.occurred_at, now=now)
         found = await self._find(db, report)
         if (report.amount, report.currency) != (found["amount"], found["currency"]):
             raise ResultMismatch(
@@ -315,6 +318,7 @@ class Results:
             case "settled_after_refusal":
                 self.log.error("instruction.contradicted", **about)
                 await self._write(db, outbox_id, "SETTLED", row=row, error_code=AFTER_REFUSAL)
+                await self._reject_other_keys(db, outbox_id)
             case "contradicted":
                 self.log.error("instruction.contradicted", **about)
             case _:
@@ -433,4 +437,12 @@ def _read(body: bytes) -> Report:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as malformed:
         raise InvalidInput("body", str(malformed)) from malformed
     check_unique_keys(body)
+    for field in ("rail_type", "instruction_id", "idempotency_key", "reference"):
+        if "\x00" in (getattr(report, field) or ""):
+            raise InvalidInput(field, "holds a NUL character")
     return report
+
+
+def _check_instant(occurred_at: datetime | None, *, now: datetime) -> None:
+    if occurred_at is not None and not EPOCH <= occurred_at <= now + AHEAD_MAX:
+        raise InvalidInput("occurred_at", "must be between 1970 and tomorrow")
