@@ -851,17 +851,20 @@ async def test_a_handler_that_exceeds_the_grace_is_cancelled_and_unknown(
 async def test_a_pause_returns_claimed_items_that_have_not_started(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
-    """The switch is looked at again right before each call."""
+    """At once, and not when they are due: they can be cancelled while the lane is paused."""
     await set_lane(db, lane.name, who="test", pre_start_buffer=HOUR)
-    waiting = await send(db, lane, "later", due_at=datetime.now(UTC) + 2 * SECOND)
+    waiting = await send(db, lane, "later", due_at=datetime.now(UTC) + HOUR / 2)
     await send(db, lane, "now")
     recorder = Recorder()
     worker = worker_of(dsn, pool, kind_of(lane, recorder), poll_interval=SECOND / 20)
 
     async with running(worker):
         await recorder.has(1)
+        assert await state_of(db, waiting) == "leased"
         await pause_lane(db, lane.name, who="ops")
-        await until_state(db, waiting, "scheduled", "ready", "done")
+        await until_state(db, waiting, "scheduled")
+        await resume_lane(db, lane.name, who="ops")
+        await until_state(db, waiting, "leased")
 
     assert [item.payload for item in recorder.items] == ["now"]
     assert await outcomes_of(db, waiting) == []

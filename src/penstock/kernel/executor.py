@@ -82,7 +82,8 @@ class Executor:
     _is_starting: bool = False
     _measured_at: float = 0.0
     _measured: int = 0
-    _stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    # Set while the worker stops or the lane is paused: nothing that waits for its start may start.
+    _is_withheld: asyncio.Event = field(default_factory=asyncio.Event)
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _watchdog: Watchdog = field(init=False)
     _failures: FailureLog = field(init=False)
@@ -117,17 +118,24 @@ class Executor:
 
     def give_back(self, lease: Lease) -> None:
         """Hold a lease whose claim has committed, and return all its items unstarted."""
-        held = self._hold(lease)
-        for claimed in lease.items:
-            self._end(held, claimed, RETURNED, began_at=monotonic())
+        self._return(self._hold(lease), lease.items)
 
     def _hold(self, lease: Lease) -> HeldLease:
         return self.leases.add(lease, suspended=suspended_seconds())
 
+    def apply(self, lane: Lane) -> None:
+        """Go on with the current policy; a pause returns the items that have not started."""
+        self.lane = lane
+        if not lane.enabled:
+            self._is_withheld.set()
+            self._give_back_waiting()
+        elif not self.is_stopping:
+            self._is_withheld.clear()
+
     def stop(self, *, grace: timedelta) -> None:
         """Return the items that have not started; the others may run for `grace`."""
         self.is_stopping = True
-        self._stopped.set()
+        self._is_withheld.set()
         self._give_back_waiting()
         self._loop.call_later(grace.total_seconds(), self._cancel_tasks)
 
@@ -197,8 +205,9 @@ class Executor:
             self.on_free()
 
     async def _run_one(self, held: HeldLease, claimed: Claimed, guard: Guard) -> None:
-        if claimed.start_in > 0:
-            await self._until_start(held, claimed)
+        if claimed.start_in > 0 and not await self._until_start(held, claimed):
+            self._return(held, [claimed])
+            return
         began_at = monotonic()
         refusal = self._refusal(held, claimed, began_at)
         if refusal is not None:
@@ -232,8 +241,9 @@ class Executor:
             if self._waiting[0][1].start_in > start_in:
                 break
             batch.append(self._waiting.popleft()[1])
-        if first.start_in > 0:
-            await self._until_start(held, first)
+        if first.start_in > 0 and not await self._until_start(held, first):
+            self._return(held, batch)
+            return
         limited = [claimed for claimed in batch if self._is_limited(claimed)]
         if limited:
             batch = [claimed for claimed in batch if not self._is_limited(claimed)]
@@ -278,8 +288,9 @@ class Executor:
 
     async def _run_limited(self, held: HeldLease, claimed: Claimed, guard: Guard) -> None:
         """Run an item once its limit keys admit it."""
-        if claimed.start_in > 0:
-            await self._until_start(held, claimed)
+        if claimed.start_in > 0 and not await self._until_start(held, claimed):
+            self._return(held, [claimed])
+            return
         began_at = monotonic()
         refusal = self._refusal(held, claimed, began_at)
         if refusal is not None:
@@ -410,15 +421,21 @@ class Executor:
                 held.lose()
             may_start = is_marked and not self._is_withdrawn(held)
             if not may_start:
-                for claimed in batch:
-                    self._end(held, claimed, RETURNED, began_at=monotonic())
+                self._return(held, batch)
         return may_start
 
-    async def _until_start(self, held: HeldLease, claimed: Claimed) -> None:
-        """Wait for the item's start. A stop ends the wait; the item is then returned."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(held.lease.began_at + claimed.start_in + TIMER_ROUNDING):
-                await self._stopped.wait()
+    def _return(self, held: HeldLease, batch: Sequence[Claimed]) -> None:
+        for claimed in batch:
+            self._end(held, claimed, RETURNED, began_at=monotonic())
+
+    async def _until_start(self, held: HeldLease, claimed: Claimed) -> bool:
+        """Wait for the item's start; return false if a stop or a pause ended the wait before it."""
+        starts_at = held.lease.began_at + claimed.start_in
+        while monotonic() < starts_at and not self._is_withheld.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(starts_at + TIMER_ROUNDING):
+                    await self._is_withheld.wait()
+        return monotonic() >= starts_at
 
     def _refusal(self, held: HeldLease, claimed: Claimed, now: float) -> Ending | None:
         """Return the ending of an item that must not start: paused, lease lost, or too late."""

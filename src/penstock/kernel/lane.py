@@ -81,7 +81,8 @@ class Lane:
         timedelta,
         Rule(
             "How long before they are due items are claimed; they do not start earlier. "
-            "Not used in a lane with a rate.",
+            "Not used in a lane with a rate. A worker holds at most its concurrency and a batch: "
+            "while it holds as many that are not due, others that are due wait.",
             low=timedelta(0),
             high=timedelta(hours=1),
         ),

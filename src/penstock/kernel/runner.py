@@ -104,7 +104,8 @@ class LaneRunner:
 
         `is_behind`: the cursor was past that item, so only a rewind finds it.
         """
-        self.lane = self.executor.lane = self._limited(lane)
+        self.lane = self._limited(lane)
+        self.executor.apply(self.lane)
         if is_behind:
             self.cursor.rewind()
         if due_in is not None:

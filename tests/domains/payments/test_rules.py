@@ -214,6 +214,22 @@ async def test_a_calendar_that_never_opens_refuses_the_payment(scene: Scene) -> 
     assert await scene.rows() == []
 
 
+async def test_a_calendar_that_moves_a_payment_out_of_range_refuses_that_payment(
+    scene: Scene,
+) -> None:
+    """The database refused the whole batch, with an error that named no payment."""
+    await calendar(scene, hours=[{"days": ["fri"], "opens": "09:00", "closes": "18:00"}])
+    last = "2199-12-31T23:00:00Z"
+
+    answers = await scene.payments.schedule_many(
+        [a_payment("p-1"), a_payment("p-2", execute_at=last)]
+    )
+
+    assert isinstance(answers[1], InvalidInput)
+    assert answers[1].field == "execute_at"
+    assert [row["payment_id"] for row in await scene.rows()] == ["p-1"]
+
+
 OPEN_AGAIN = "2041-01-01T12:00:00Z"
 
 

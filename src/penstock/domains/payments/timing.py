@@ -17,6 +17,7 @@ from penstock.domains.payments.control.type_rules import read_calendar
 from penstock.domains.payments.lanes import LANE
 from penstock.domains.payments.payment import Draft
 from penstock.kernel import driver
+from penstock.kernel.enqueue import check_instant
 from penstock.postgres.statement import statement
 
 READ_PAYMENT_CALENDARS = statement(__package__, "read_payment_calendars.sql")
@@ -52,4 +53,5 @@ def _open_at(calendar: Calendar | None, asked_at: datetime, now: datetime) -> da
     opens_at = next_before_cut_off(calendar, earliest_at, earliest_at + OPEN_WITHIN)
     if opens_at is None:
         raise InvalidInput("execute_at", "has no opening within the next year")
+    check_instant("execute_at", opens_at)
     return opens_at
