@@ -261,7 +261,7 @@ class Send:
                 outcome = _unknown("NO_ANSWER", _foreign(result), called=True)
         if isinstance(outcome, Hold):
             self.log.warning(
-                "instruction.unknown",
+                "instruction.became_unknown",
                 outbox_id=str(instruction.outbox_id),
                 name=rail.rail_type,
                 reason=outcome.reason,

@@ -267,8 +267,8 @@ async def test_doctor_names_the_rails_that_instructions_wait_for(dsn: str) -> No
     assert finding.verdict == "fail"
     assert "1 instructions wait for the rail spea: is missing" in finding.detail
     assert "1 instructions wait for the rail sim: a worker could not use it" in finding.detail
-    (unusable,) = [line for line in lines if line["event"] == "rail.unusable"]
-    assert unusable["name"] == "sim"
+    (line,) = [line for line in lines if line["event"] == "rail.load_failed"]
+    assert line["name"] == "sim"
     assert "name" in LOGGABLE, "or it is printed as [redacted]"
 
 
@@ -406,9 +406,9 @@ async def test_a_stored_template_that_cannot_be_filled_is_not_sent(resources: Re
     finding = await check_rails(resources)
 
     assert found is None
-    (unusable,) = [line for line in lines if line["event"] == "rail.unusable"]
+    (line,) = [line for line in lines if line["event"] == "rail.load_failed"]
     reason = "config.send.body.ref: has a brace that is not part of a field"
-    assert reason in unusable["reason"]
+    assert reason in line["reason"]
     assert (finding.verdict, finding.detail) == ("fail", f"bank cannot be used: {reason}")
     for close in closes:
         await close()

@@ -40,7 +40,7 @@ async def test_a_promise_that_is_made_after_a_call_does_not_count_for_it(
 
     assert await outbox.states(outbox_id) == ["UNKNOWN"]
     assert (ledger.bookings, other.bookings) == (["i1"], [])
-    (line,) = [line for line in lines if line["event"] == "instruction.undecidable"]
+    (line,) = [line for line in lines if line["event"] == "instruction.left_undecided"]
     assert line["code"] == "RAIL_CHANGED"
 
 

@@ -182,7 +182,9 @@ async def test_a_cycle_that_outlives_its_lease_changes_nothing(scene: TemporalSc
         await late.record_results(batch.batch_id, again, config)
 
     assert not again.is_recorded
-    assert [(each["event"], each["log_level"]) for each in lines] == [("dispatch.late", "warning")]
+    assert [(each["event"], each["log_level"]) for each in lines] == [
+        ("dispatch.overran", "warning")
+    ]
     assert await scene.payments.log() == before
     assert await scene.payments.item_states() == ["done"]
     assert len(await scene.runs(payment_id)) == 1

@@ -207,7 +207,9 @@ def _check_config(row: Row) -> None:
 
 def _waiting_fault(row: Row) -> str:
     because = (
-        "a worker could not use it, and logged rail.unusable" if row["is_known"] else "is missing"
+        "a worker could not use it, and logged rail.load_failed"
+        if row["is_known"]
+        else "is missing"
     )
     return f"{row['instructions']} instructions wait for the rail {row['rail_type']}: {because}"
 
@@ -284,7 +286,7 @@ class CachedRails:
             if isinstance(made, Exception):
                 # An adapter of another package may raise anything; other rails go on.
                 reason = f"{type(made).__name__}: {made}"
-                self.resources.log.error("rail.unusable", name=row["rail_type"], reason=reason)
+                self.resources.log.error("rail.load_failed", name=row["rail_type"], reason=reason)
                 continue
             loaded[row["rail_type"]] = LoadedRail(
                 rail_type=row["rail_type"],

@@ -251,7 +251,7 @@ class Reconciler:
         """Leave an instruction to a person; look again now and then, as late results come."""
         if lookup.left_at is None:
             self.log.error(
-                "instruction.undecidable",
+                "instruction.left_undecided",
                 outbox_id=str(loaded.instruction.outbox_id),
                 name=loaded.instruction.rail_type,
                 code=code,
@@ -301,7 +301,7 @@ class Reconciler:
             return
         if differs(found, loaded.instruction):
             self.log.error(
-                "instruction.amount_differs", outbox_id=str(loaded.instruction.outbox_id)
+                "instruction.amount_differed", outbox_id=str(loaded.instruction.outbox_id)
             )
             return
         async with self._places, self.pool.acquire() as db:

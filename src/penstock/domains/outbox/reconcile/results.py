@@ -305,7 +305,7 @@ class Results:
             case "hold":
                 return await self._hold_refused(db, item_id, now=now)
             case "paid_after_failure":
-                self.log.error("instruction.paid_after_failure", **about)
+                self.log.error("instruction.failure_contradicted", **about)
                 await self._write(
                     db, outbox_id, "DISPATCHED", row=row, error_code=AFTER_FAILURE, at=now
                 )

@@ -141,7 +141,7 @@ class DispatcherActivities:
         if results.is_recorded:
             self.log.info("dispatch.recorded", **line)
         else:
-            self.log.warning("dispatch.late", **line)
+            self.log.warning("dispatch.overran", **line)
 
     async def _settle(self, lane: Lane, batch: ClaimedBatch, ended: Sequence[Ended]) -> bool:
         """Write the outcomes under the lease of the batch; return whether it was still held."""
