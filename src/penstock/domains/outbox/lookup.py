@@ -14,7 +14,7 @@ FIND_UNKNOWN = statement(__package__, "find_unknown.sql")
 CLAIM_LOOKUPS = statement(__package__, "claim_lookups.sql")
 MOVE_LOOKUP = statement(__package__, "move_lookup.sql")
 FORGET_LOOKUP = statement(__package__, "forget_lookup.sql")
-REST_LOOKUP = statement(__package__, "rest_lookup.sql")
+DEFER_LOOKUP = statement(__package__, "defer_lookup.sql")
 AWAIT_SETTLEMENT = statement(__package__, "await_settlement.sql")
 
 # An instruction has one lookup at most. Each change names the attempt and the purpose that it was
@@ -29,9 +29,9 @@ AWAIT_SETTLEMENT = statement(__package__, "await_settlement.sql")
 # | `unknown` | the rail has accepted it: `await_settlement` | `settlement`, due after FIRST_POLL |
 # | `unknown` | a person says it is paid: `await_settlement` | `settlement`, due after FIRST_POLL |
 # | `unknown` | paid or failed: `forget_lookup` | none |
-# | `unknown` | released: `rest_lookup` | `unknown`, at rest |
-# | `unknown`, at rest | in doubt again: `find_unknown` | `unknown`, due later each time |
-# | `unknown`, at rest | not in doubt for an hour: `drop_lookup` | none |
+# | `unknown` | released: `defer_lookup` | `unknown`, deferred |
+# | `unknown`, deferred | in doubt again: `find_unknown` | `unknown`, due later each time |
+# | `unknown`, deferred | not in doubt for an hour: `drop_lookup` | none |
 # | `settlement` | the rail settles at once, and a person said it: `drop_lookup` | none |
 # | `settlement` | not decided yet: `move_lookup` | `settlement`, due later |
 # | `settlement` | not decided after 60 days: `move_lookup` | `settlement`, left |
@@ -41,7 +41,8 @@ Purpose = Literal["unknown", "settlement"]
 # An instruction in doubt is asked about at once, then less and less often.
 WAIT_FIRST = timedelta(seconds=5)
 WAIT_MAX = timedelta(minutes=5)
-REST = timedelta(hours=1)  # A released instruction that is not in doubt again by then is forgotten.
+# A released instruction that is not in doubt again by then is forgotten.
+DEFER_FOR = timedelta(hours=1)
 # How soon a rail is asked for the first time whether it settled what it accepted.
 FIRST_POLL = timedelta(seconds=10)
 
@@ -106,9 +107,9 @@ async def move_lookup(
     )
 
 
-async def rest_lookup(db: Queries, item_id: int, *, now: datetime | None = None) -> None:
-    """Keep how often was asked about a released instruction, in case it comes to doubt again."""
-    await db.execute(REST_LOOKUP, item_id, REST, now)
+async def defer_lookup(db: Queries, item_id: int, *, now: datetime | None = None) -> None:
+    """Ask nothing about a released instruction for DEFER_FOR, and keep how often was asked."""
+    await db.execute(DEFER_LOOKUP, item_id, DEFER_FOR, now)
 
 
 async def forget_lookup(db: Queries, item_id: int) -> None:

@@ -17,9 +17,9 @@ from penstock.domains.outbox.errors import UnknownInstruction
 from penstock.domains.outbox.lanes import OWNER
 from penstock.domains.outbox.lookup import (
     await_settlement,
+    defer_lookup,
     find_unknown,
     forget_lookup,
-    rest_lookup,
 )
 from penstock.kernel import operate
 from penstock.kernel.errors import StateConflict
@@ -201,7 +201,7 @@ class Resolver:
             at=now,
             attempt_no=attempt,
         )
-        await rest_lookup(db, item_id, now=now)
+        await defer_lookup(db, item_id, now=now)
         return True
 
     async def decide(
