@@ -64,7 +64,7 @@ BEGIN
         ORDER BY key, index
         ON CONFLICT DO NOTHING
         RETURNING item_id
-    ), judged AS MATERIALIZED (
+    ), checked AS MATERIALIZED (
         SELECT given.*, key IS NULL OR fresh.item_id IS NOT NULL AS is_new
         FROM given LEFT JOIN fresh ON fresh.item_id = given.id
     ), body AS (
@@ -72,21 +72,21 @@ BEGIN
             (id, due_at, not_after, created_at, lane_id, key, order_key, payload, limit_keys)
         SELECT id, due_at, not_after, enqueue_many.at, policy.lane_id, key, order_key, payload,
             limit_keys
-        FROM judged
+        FROM checked
         WHERE is_new
     ), timed AS (
         INSERT INTO penstock.deadline (not_after, item_id)
-        SELECT not_after, id FROM judged WHERE is_new AND not_after IS NOT NULL
+        SELECT not_after, id FROM checked WHERE is_new AND not_after IS NOT NULL
     ), readied AS (
         INSERT INTO penstock.ready (due_at, id, lane_id, attempt, forgiven)
         SELECT due_at, id, policy.lane_id, 0, 0
-        FROM judged
+        FROM checked
         WHERE is_new AND (policy.ordering = 'none' OR order_key IS NULL)
     )
     SELECT array_agg(id ORDER BY index), array_agg(is_new ORDER BY index), max(bytes),
         bool_or(is_new AND due_at <= enqueue_many.at + interval '1 second')
     INTO ids, are_new, bytes_max, is_due_soon
-    FROM judged;
+    FROM checked;
 
     IF bytes_max > policy.payload_bytes_max THEN
         RAISE EXCEPTION 'payload of % bytes is over the limit of %', bytes_max, policy.payload_bytes_max
