@@ -45,9 +45,11 @@ def migrate(
         raise click.UsageError("--check changes nothing and excludes --search-path")
     packages = migration_packages(chosen_domains())
     if check:
-        _report(ask(data_dir, partial(compare, owners=packages, post=post)), as_json=as_json)
+        _report(
+            ask(data_dir, partial(compare, migration_packages=packages, post=post)), as_json=as_json
+        )
         return
-    names = ask(data_dir, partial(apply, owners=packages, post=post))
+    names = ask(data_dir, partial(apply, migration_packages=packages, post=post))
     if search_path and ask(data_dir, extend_search_path):
         names.append("search_path")
     if as_json:

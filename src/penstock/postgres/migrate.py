@@ -75,7 +75,7 @@ class Plan:
 
 
 async def migrate(
-    connection: Connection, owners: Sequence[str], *, post: bool = False
+    connection: Connection, migration_packages: Sequence[str], *, post: bool = False
 ) -> list[str]:
     """Apply what is missing, owner by owner in the given order, and return the names applied.
 
@@ -83,15 +83,15 @@ async def migrate(
     runs in a transaction of its own, so a failure leaves the earlier ones in place and a repeat
     goes on from there. Raises BadMigration when an applied step was edited, or when a newer release
     has removed what this one needs, and MigrationDenied when the role may not change the schema. If
-    nothing is missing, the role needs no right to. `owners` are packages, such as
-    "penstock.kernel".
+    nothing is missing, the role needs no right to. Each of the `migration_packages`, such as
+    "penstock.kernel", is the owner of its steps and functions.
     """
-    plans = await _plan_all(connection, owners)
+    plans = await _plan_all(connection, migration_packages)
     names = [name for plan in plans for name in plan.missing(post=post)]
     if not names and not any(plan.adopted for plan in plans):
         return []
     try:
-        return await _migrate(connection, owners, post=post)
+        return await _migrate(connection, migration_packages, post=post)
     except asyncpg.InsufficientPrivilegeError as refused:
         roles = await connection.fetchrow(READ_ROLES)
         assert roles is not None, "a SELECT without FROM has one row"
@@ -100,14 +100,16 @@ async def migrate(
         ) from refused
 
 
-async def _migrate(connection: Connection, owners: Sequence[str], *, post: bool) -> list[str]:
+async def _migrate(
+    connection: Connection, migration_packages: Sequence[str], *, post: bool
+) -> list[str]:
     await connection.execute(LOCK_MIGRATIONS, LOCK_ID, timeout=_TIMEOUT_SECONDS)
     try:
         # The schema's owner may lack CREATE on the database, which this needs even if it exists.
         if not await connection.fetchval(HAS_LEDGER):
             await connection.execute(CREATE_LEDGER)
         # Planned again: another process may have migrated before this one got the lock.
-        plans = await _plan_all(connection, owners)
+        plans = await _plan_all(connection, migration_packages)
         applied: list[str] = []
         for plan in plans:
             if plan.adopted:
@@ -125,31 +127,31 @@ async def _migrate(connection: Connection, owners: Sequence[str], *, post: bool)
 
 
 async def compare(
-    connection: Connection, owners: Sequence[str], *, post: bool = False
+    connection: Connection, migration_packages: Sequence[str], *, post: bool = False
 ) -> Difference:
     """Return what `migrate` would apply and what it would not know; raises as it would.
 
     Only reads.
     """
-    plans = await _plan_all(connection, owners)
+    plans = await _plan_all(connection, migration_packages)
     return Difference(
         missing=[name for plan in plans for name in plan.missing(post=post)],
         newer=[name for plan in plans for name in plan.newer],
     )
 
 
-async def check(connection: Connection, owners: Sequence[str]) -> None:
+async def check(connection: Connection, migration_packages: Sequence[str]) -> None:
     """Raise BadMigration unless this release can run on the database as it is; only reads."""
-    names = (await compare(connection, owners)).missing
+    names = (await compare(connection, migration_packages)).missing
     if names:
         owner, _, name = names[0].partition("/")
         rest = f", which also applies {', '.join(names[1:])}" if names[1:] else ""
         raise BadMigration(owner, name, f"is not applied; run: penstock migrate{rest}")
 
 
-async def _plan_all(connection: Connection, owners: Sequence[str]) -> list[Plan]:
+async def _plan_all(connection: Connection, migration_packages: Sequence[str]) -> list[Plan]:
     try:
-        return [await _plan(connection, owner) for owner in owners]
+        return [await _plan(connection, owner) for owner in migration_packages]
     except asyncpg.InsufficientPrivilegeError as refused:
         # Without a right to read the ledgers, the role can run nothing either.
         reason = f"{refused}; the role needs the grants that every process needs"
