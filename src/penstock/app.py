@@ -35,8 +35,8 @@ from penstock.kernel.lane import (
     FIELDS,
     RESERVED_PREFIX,
     RESERVED_RULE,
-    Difference,
     Lane,
+    PolicyDifference,
     create_lane,
     differences,
     list_lanes,
@@ -341,7 +341,7 @@ class Penstock:
         if differences(lane, fixed):
             await set_lane(db, lane.name, who="app", owner=lane.owner, **fixed)
 
-    async def lane_differences(self, db: Connection) -> list[Difference]:
+    async def lane_differences(self, db: Connection) -> list[PolicyDifference]:
         """Return where lanes differ from what their handlers declare: only the lane's row counts.
 
         Lanes that do not exist yet are left out; those of domains are known while the app is open.

@@ -11,7 +11,7 @@ from penstock.contract.paging import read_id
 from penstock.kernel import operate
 from penstock.kernel.guard import Verb
 from penstock.kernel.item import ItemId
-from penstock.kernel.select import Decide, Selection, State, count_selected, decide_page
+from penstock.kernel.select import Decide, SelectableState, Selection, count_selected, decide_page
 from penstock.postgres.pool import Connection
 from penstock.web.call import Call
 
@@ -85,7 +85,7 @@ async def _decide_many(
     | Call[NoParameters, wire.ResolutionOfMany],
     verb: Verb,
     *,
-    state: State,
+    state: SelectableState,
     decide: Decide,
 ) -> wire.Decided:
     body = call.body

@@ -347,7 +347,7 @@ class Replays(msgspec.Struct, frozen=True, kw_only=True):
 class WhyReason(msgspec.Struct, frozen=True, kw_only=True):
     """Why an item has not run: a code, a sentence, and the values in it; instants are ISO 8601."""
 
-    code: why.Code
+    code: why.ReasonCode
     sentence: str
     data: dict[str, str | int | float | bool | list[str] | None]
 

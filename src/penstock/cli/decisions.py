@@ -20,8 +20,8 @@ from penstock.kernel.item import ItemId
 from penstock.kernel.select import (
     Decide,
     Decided,
+    SelectableState,
     Selection,
-    State,
     count_selected,
     decide_page,
 )
@@ -160,7 +160,7 @@ def resolve(
     type=click.Choice(["dead", "held", "waiting"]),
     help="With --lane: heads in this state.  [dead]",
 )
-def skip(*, reason: str, state: State | None, **given: Any) -> None:
+def skip(*, reason: str, state: SelectableState | None, **given: Any) -> None:
     """End the head of an order key as dead, so that the next item follows."""
     chosen = Chosen(**given)
     if chosen.item_id is not None and state is not None:
@@ -192,7 +192,7 @@ def _json(text: str) -> Any:
         raise click.BadParameter(f"is not JSON: {refused}", param_hint="--result") from refused
 
 
-def _decide(verb: Verb, chosen: Chosen, *, state: State, decide: Decide) -> None:
+def _decide(verb: Verb, chosen: Chosen, *, state: SelectableState, decide: Decide) -> None:
     if (chosen.item_id is None) == (chosen.lane is None):
         raise click.UsageError("give either an ID or --lane")
     if chosen.item_id is not None:

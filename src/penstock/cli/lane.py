@@ -16,8 +16,8 @@ from penstock.console.output import json_option, print_record, print_rows, witho
 from penstock.console.values import parse_policy
 from penstock.kernel.inspect import LaneDepth, measure_lanes
 from penstock.kernel.lane import (
-    Difference,
     Lane,
+    PolicyDifference,
     create_lane,
     list_lanes,
     policy_of,
@@ -106,7 +106,7 @@ def diff(*, spec: str, data_dir: Path | None, as_json: bool) -> None:
     """
     app = load_app(spec)
 
-    async def read(db: Connection) -> tuple[list[Difference], list[str]]:
+    async def read(db: Connection) -> tuple[list[PolicyDifference], list[str]]:
         return await app.lane_differences(db), await app.missing_lanes(db)
 
     found, missing = ask(data_dir, read)

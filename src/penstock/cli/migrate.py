@@ -10,7 +10,7 @@ from penstock.compose.domains import chosen_domains, migration_packages
 from penstock.console.database import ask, data_dir_option
 from penstock.console.exits import Exit
 from penstock.console.output import json_option, print_json
-from penstock.postgres.migrate import Difference, compare
+from penstock.postgres.migrate import SchemaDifference, compare
 from penstock.postgres.migrate import migrate as apply
 from penstock.postgres.pool import Connection
 from penstock.postgres.search_path import extend_search_path
@@ -58,7 +58,7 @@ def migrate(
         click.echo("\n".join(f"applied {name}" for name in names) or UP_TO_DATE)
 
 
-def _report(found: Difference, *, as_json: bool) -> None:
+def _report(found: SchemaDifference, *, as_json: bool) -> None:
     if as_json:
         print_json({"missing": found.missing, "newer": found.newer})
     else:
@@ -74,6 +74,6 @@ def _report(found: Difference, *, as_json: bool) -> None:
         sys.exit(Exit.FAILED)
 
 
-async def compare_schema(db: Connection) -> Difference:
+async def compare_schema(db: Connection) -> SchemaDifference:
     """Return how the database differs from this release; raises BadMigration if it cannot run."""
     return await compare(db, migration_packages(chosen_domains()))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from penstock.kernel.limit_key import LimitKey, Refused
+from penstock.kernel.limit_key import LimitKey, StartRefused
 from penstock.limits.admit import admit
 from penstock.limits.gate import Entry, KeyGate, Limit, Refusal
 
@@ -20,7 +20,7 @@ class LimitKeyGate:
 
     async def admit(
         self, lane: str, keys: Sequence[LimitKey], *, timeout: timedelta
-    ) -> Entry | Refused:
+    ) -> Entry | StartRefused:
         """Wait until an item may start under the limits of all its keys."""
         limits = [
             Limit(
@@ -42,7 +42,7 @@ class LimitKeyGate:
             key for key, limit in zip(keys, limits, strict=True) if limit.key == answer.key
         )
         limit = "rate" if answer.reason == "rate_limited" else "concurrency"
-        return Refused(key=refusing, limit=limit, after=answer.after)
+        return StartRefused(key=refusing, limit=limit, after=answer.after)
 
     async def leave(self, admitted: Sequence[object]) -> None:
         """Return the permits of items whose attempts have ended."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated
 
-from penstock.kernel.policy import Rule
+from penstock.kernel.policy import FieldRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,12 +17,14 @@ class Backoff:
 
     base: Annotated[
         timedelta,
-        Rule("Where the delay begins.", range="above 0, at most the cap", setting="backoff_base"),
+        FieldRule(
+            "Where the delay begins.", range="above 0, at most the cap", setting="backoff_base"
+        ),
     ] = timedelta(seconds=1)
-    multiplier: Annotated[float, Rule("How the delay grows.", low=1, high=100)] = 2.0
+    multiplier: Annotated[float, FieldRule("How the delay grows.", low=1, high=100)] = 2.0
     cap: Annotated[
         timedelta,
-        Rule(
+        FieldRule(
             "No delay is longer, jitter included.",
             high=timedelta(days=30),
             range="at most 30 days",
@@ -31,7 +33,7 @@ class Backoff:
     ] = timedelta(hours=1)
     jitter: Annotated[
         float,
-        Rule(
+        FieldRule(
             "The delay varies by this share, up and down.",
             low=0,
             high=1,
@@ -40,7 +42,9 @@ class Backoff:
     ] = 0.1
     first_exponent: Annotated[
         int,
-        Rule("0: the first delay is the base; 1: the base times the multiplier.", low=0, high=10),
+        FieldRule(
+            "0: the first delay is the base; 1: the base times the multiplier.", low=0, high=10
+        ),
     ] = 0
 
     def delay(self, failures: int, *, chance: float) -> timedelta:

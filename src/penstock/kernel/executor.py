@@ -28,7 +28,7 @@ from penstock.kernel.item import Dead, Ending, Returned, Snooze
 from penstock.kernel.kind import AnyKind
 from penstock.kernel.lane import Lane
 from penstock.kernel.lease import HeldLease, HeldLeases
-from penstock.kernel.limit_key import Refused, StartGate, limits_of, refusal_reason
+from penstock.kernel.limit_key import StartGate, StartRefused, limits_of, refusal_reason
 from penstock.kernel.pace import Pace, tolerance
 from penstock.kernel.settle import Ended
 from penstock.postgres.errors import DatabaseAway
@@ -363,7 +363,7 @@ class Executor:
         except BaseException:
             self._end(held, claimed, RETURNED, began_at=began_at)
             raise
-        if not isinstance(answer, Refused):
+        if not isinstance(answer, StartRefused):
             return answer
         reason = refusal_reason(answer.key.name, answer.key.value, answer.limit)
         self._end(held, claimed, Snooze(answer.after, reason), began_at=began_at)

@@ -19,7 +19,7 @@ from penstock.kernel.backoff import Backoff
 from penstock.kernel.claim import SLOTS_AHEAD
 from penstock.kernel.errors import LaneIsOwned, LaneNotEmpty, UnknownLane
 from penstock.kernel.limit_key import KeyLimits
-from penstock.kernel.policy import Rule, policy_fields, policy_table
+from penstock.kernel.policy import FieldRule, policy_fields, policy_table
 from penstock.postgres.pool import Connection, Queries, Row
 from penstock.postgres.statement import statement
 
@@ -51,12 +51,12 @@ class Lane:
     lane_id: int
     name: str
     enabled: Annotated[
-        bool, Rule("Whether items are claimed; `lane pause` and `lane resume` set it.")
+        bool, FieldRule("Whether items are claimed; `lane pause` and `lane resume` set it.")
     ] = True
-    batch_size: Annotated[int, Rule("Most items in one claim.", low=1, high=10_000)] = 500
+    batch_size: Annotated[int, FieldRule("Most items in one claim.", low=1, high=10_000)] = 500
     dispatch_interval: Annotated[
         timedelta,
-        Rule(
+        FieldRule(
             "Time between two claims that found something, over all workers.",
             low=timedelta(0),
             high=timedelta(days=1),
@@ -64,14 +64,16 @@ class Lane:
     ] = timedelta(0)
     rate: Annotated[
         float | None,
-        Rule("Items per second over all workers; none means no limit.", low=0.001, high=1_000_000),
+        FieldRule(
+            "Items per second over all workers; none means no limit.", low=0.001, high=1_000_000
+        ),
     ] = None
     burst: Annotated[
-        int, Rule("Items that may leave at once after a quiet time.", low=1, high=1_000_000)
+        int, FieldRule("Items that may leave at once after a quiet time.", low=1, high=1_000_000)
     ] = 1
     jitter_window: Annotated[
         timedelta,
-        Rule(
+        FieldRule(
             "Each start is delayed by a random part of this.",
             low=timedelta(0),
             high=timedelta(hours=1),
@@ -79,7 +81,7 @@ class Lane:
     ] = timedelta(0)
     pre_start_buffer: Annotated[
         timedelta,
-        Rule(
+        FieldRule(
             "How long before they are due items are claimed; they do not start earlier. "
             "Not used in a lane with a rate. A worker holds at most its concurrency and a batch: "
             "while it holds as many that are not due, others that are due wait.",
@@ -89,24 +91,24 @@ class Lane:
     ] = timedelta(0)
     max_attempts: Annotated[
         int,
-        Rule(
+        FieldRule(
             "Tries that count, the first one included.", low=1, high=1_000, setting="max_attempts"
         ),
     ] = 5
     lease: Annotated[
         timedelta,
-        Rule(
+        FieldRule(
             "How long a worker may be silent before its items are given back.",
             low=timedelta(seconds=1),
             high=timedelta(days=1),
         ),
     ] = timedelta(seconds=30)
     concurrency: Annotated[
-        int, Rule("Handlers that run at once in each worker process.", low=1, high=10_000)
+        int, FieldRule("Handlers that run at once in each worker process.", low=1, high=10_000)
     ] = 100
     concurrency_total: Annotated[
         int | None,
-        Rule(
+        FieldRule(
             "Items that all workers together hold at once; none means no limit.",
             low=1,
             high=1_000_000,
@@ -114,7 +116,7 @@ class Lane:
     ] = None
     key_limits: Annotated[
         KeyLimits | None,
-        Rule(
+        FieldRule(
             "Limits for each value of a [limit key](../howto/limit-per-key.md): `rate`, starts per "
             "second, and `concurrency`, handlers at once.",
             range='JSON such as `{"tenant": {"rate": 20, "concurrency": 5}}`, or none',
@@ -123,28 +125,28 @@ class Lane:
     backoff: Backoff = field(default_factory=Backoff)
     ordering: Annotated[
         Ordering,
-        Rule(
+        FieldRule(
             "Whether items with the same order key wait for each other. "
             "Changes only while the lane has no unfinished items."
         ),
     ] = "none"
     on_dead_head: Annotated[
         OnDeadHead,
-        Rule(
+        FieldRule(
             "What a [dead head](../howto/order-per-key.md#what-a-dead-head-does) "
             "of an order key does."
         ),
     ] = "block"
     on_lost: Annotated[
         OnLost,
-        Rule(
+        FieldRule(
             "What becomes of an item whose worker died: tried again, or "
             "[held](../howto/hold-and-reconcile.md) because it may have been executed."
         ),
     ] = "retry"
     error_detail: Annotated[
         ErrorDetail,
-        Rule(
+        FieldRule(
             "What an attempt records of an "
             "[exception](../howto/retries-and-backoff.md#exceptions): its class and place, or the "
             "first line of its message too."
@@ -152,7 +154,7 @@ class Lane:
     ] = "class"
     retention: Annotated[
         timedelta,
-        Rule(
+        FieldRule(
             "How long history and bodies are kept at least after the work has ended.",
             low=timedelta(days=1),
             high=timedelta(days=36_000),  # PostgreSQL compares a year as 360 days.
@@ -161,7 +163,7 @@ class Lane:
     ] = timedelta(days=30)
     payload_bytes_max: Annotated[
         int,
-        Rule(
+        FieldRule(
             "Largest payload, as PostgreSQL writes it.",
             low=2,
             high=64 * 1024 * 1024,
@@ -170,7 +172,7 @@ class Lane:
     ] = 256 * 1024
     slot_pool: Annotated[
         str | None,
-        Rule(
+        FieldRule(
             "Items become due in [slots](../howto/slots.md#a-lane-with-a-slot-pool) of this pool, "
             "at or after the instant they ask for; cancelling one gives its slot back.",
             range="a slot pool's name, or none",
@@ -183,7 +185,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class PolicyDifference:
     """A field that a handler declares with another value than its lane has; the lane's counts."""
 
     lane: str
@@ -288,11 +290,11 @@ def policy_of(lane: Lane) -> dict[str, Any]:
     return {name: attrgetter(".".join(each.path))(lane) for name, each in FIELDS.items()}
 
 
-def differences(lane: Lane, declared: Mapping[str, Any]) -> list[Difference]:
+def differences(lane: Lane, declared: Mapping[str, Any]) -> list[PolicyDifference]:
     """Return where a lane differs from what a handler declares; raises InvalidInput."""
     stored = policy_of(lane)
     return [
-        Difference(lane=lane.name, field=name, declared=value, stored=stored[name])
+        PolicyDifference(lane=lane.name, field=name, declared=value, stored=stored[name])
         for name, value in declared.items()
         if _to_json(name, value) != _to_json(name, stored[name])
     ]

@@ -38,7 +38,7 @@ class LimitKey(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     limit: KeyLimit
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class StartRefused(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The item must not start now; a key is at its limit, and the item's turn is in `after`."""
 
     key: LimitKey
@@ -51,7 +51,7 @@ class StartGate(Protocol):
 
     async def admit(
         self, lane: str, keys: Sequence[LimitKey], *, timeout: timedelta
-    ) -> object | Refused:
+    ) -> object | StartRefused:
         """Return once the item may start, with what to pass to `leave`; all keys admit, or none.
 
         `timeout` is that of the handler: longer than that, no place of a key is held for it.

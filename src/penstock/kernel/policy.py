@@ -1,7 +1,8 @@
 """What a field of a lane's policy is: its type, default, range and meaning.
 
-The fields themselves are those of `Lane` and `Backoff`, each annotated with a `Rule`. Validation,
-SQL parameters, REST types, command line and reference page are derived from these annotations.
+The fields themselves are those of `Lane` and `Backoff`, each annotated with a `FieldRule`.
+Validation, SQL parameters, REST types, command line and reference page are derived from these
+annotations.
 """
 
 import dataclasses
@@ -28,7 +29,7 @@ UNITS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FieldRule:
     """What the type of a policy field cannot say. Limits are inclusive, as the table's CHECK."""
 
     meaning: str
@@ -50,7 +51,7 @@ class PolicyField:
     choices: tuple[str, ...]
     is_optional: bool
     default: object
-    rule: Rule
+    rule: FieldRule
 
     def to_json(self, value: object) -> object:
         """Return a value as `set_lane` takes it, or raise InvalidInput if its type is wrong.
@@ -147,7 +148,7 @@ def _walk(of: Any, path: tuple[str, ...]) -> Iterator[PolicyField]:
             yield _field((*path, each.name), plain, rule, default=each.default)
 
 
-def _field(path: tuple[str, ...], plain: Any, rule: Rule, *, default: object) -> PolicyField:
+def _field(path: tuple[str, ...], plain: Any, rule: FieldRule, *, default: object) -> PolicyField:
     parts = get_args(plain)
     is_literal, is_optional = get_origin(plain) is Literal, NoneType in parts
     return PolicyField(

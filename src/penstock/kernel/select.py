@@ -15,7 +15,7 @@ from penstock.postgres.statement import statement
 COUNT_SELECTED = statement(__package__, "count_selected.sql")
 PAGE_SELECTED = statement(__package__, "page_selected.sql")
 
-State = Literal["held", "dead", "waiting"]
+SelectableState = Literal["held", "dead", "waiting"]
 Decide: TypeAlias = Callable[[Connection, ItemId], Awaitable[None]]
 
 PAGE_ITEMS = 500  # One transaction of about a second; its locks hold up nobody for longer.
@@ -29,7 +29,7 @@ class Selection:
     """
 
     lane: str
-    state: State
+    state: SelectableState
     reason: str | None = None
     order_key: str | None = None
     before: datetime | None = None

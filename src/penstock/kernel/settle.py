@@ -44,7 +44,7 @@ class Ended(msgspec.Struct, frozen=True):
     duration_ms: int
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What is written about an attempt."""
 
     outcome: str
@@ -54,7 +54,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     due_at: datetime | None = None
 
 
-PLAIN = Record(outcome="done")
+PLAIN = AttemptRecord(outcome="done")
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -124,7 +124,7 @@ async def settle(
 
 def _written(
     ended: Sequence[Ended], lane: Lane, *, since: datetime
-) -> tuple[list[Record], list[int]]:
+) -> tuple[list[AttemptRecord], list[int]]:
     """Return the records to write, and for each item the index of its record, from 1 on.
 
     The first record is a plain Done. If a handler returns one Done object for many items, they
@@ -143,26 +143,26 @@ def _written(
     return written, places
 
 
-def record(ended: Ended, lane: Lane, *, since: datetime) -> Record:
+def record(ended: Ended, lane: Lane, *, since: datetime) -> AttemptRecord:
     """Apply the lane's policy to an ending: attempts are limited, deadlines are kept."""
     match ended.ending:
         case Done(result):
-            return Record(outcome="done", result=to_json(result))
+            return AttemptRecord(outcome="done", result=to_json(result))
         case Retry(reason, after, result, attempts_max):
             spent = ended.claimed.attempt + 1 - ended.claimed.forgiven
             if spent >= _attempts(attempts_max, lane):
-                return Record(outcome="dead", reason=to_text(reason), result=to_json(result))
+                return AttemptRecord(outcome="dead", reason=to_text(reason), result=to_json(result))
             wait = _wait(after, lane, spent=spent)
             return _again(ended, "retry", wait, reason=reason, result=result, since=since)
         case Snooze(after, reason):
             wait = _wait(after, lane, spent=1)
             return _again(ended, "snooze", wait, reason=reason, since=since)
         case Hold(reason, result):
-            return Record(outcome="hold", reason=to_text(reason), result=to_json(result))
+            return AttemptRecord(outcome="hold", reason=to_text(reason), result=to_json(result))
         case Dead(reason, result):
-            return Record(outcome="dead", reason=to_text(reason), result=to_json(result))
+            return AttemptRecord(outcome="dead", reason=to_text(reason), result=to_json(result))
         case Returned():
-            return Record(outcome="returned", due_at=ended.claimed.due_at)
+            return AttemptRecord(outcome="returned", due_at=ended.claimed.due_at)
         case _:
             assert_never(ended.ending)
 
@@ -175,13 +175,13 @@ def _again(
     reason: str,
     since: datetime,
     result: object = None,
-) -> Record:
+) -> AttemptRecord:
     """Repeat the item later, unless that would be after its deadline."""
     worked = timedelta(milliseconds=ended.duration_ms)
     not_after = ended.claimed.not_after
     if not_after is not None and since + worked + wait > not_after:
-        return Record(outcome="dead", reason="expired", result=to_json(result))
-    return Record(
+        return AttemptRecord(outcome="dead", reason="expired", result=to_json(result))
+    return AttemptRecord(
         outcome=outcome,
         again_in=wait.total_seconds(),
         reason=to_text(reason),
@@ -190,7 +190,7 @@ def _again(
 
 
 async def _promote_followers(
-    db: Connection, lane: Lane, ended: Sequence[tuple[Ended, Record]]
+    db: Connection, lane: Lane, ended: Sequence[tuple[Ended, AttemptRecord]]
 ) -> bool:
     """Promote the followers of heads that are done, and apply `on_dead_head` to dead ones.
 
@@ -212,7 +212,9 @@ async def _promote_followers(
     return left > 0
 
 
-def _settled_attempts(lease: Lease, ended: Sequence[tuple[Ended, Record]]) -> list[SettledAttempt]:
+def _settled_attempts(
+    lease: Lease, ended: Sequence[tuple[Ended, AttemptRecord]]
+) -> list[SettledAttempt]:
     return [
         SettledAttempt(
             item_id=each.claimed.id,
@@ -239,7 +241,7 @@ async def _keep_late(
     lease: Lease,
     ended: Sequence[Ended],
     *,
-    records: Sequence[Record],
+    records: Sequence[AttemptRecord],
     now: datetime | None,
 ) -> None:
     kept = [

@@ -29,7 +29,7 @@ COUNT_BLOCKED = statement(__package__, "count_blocked.sql")
 AHEAD_MAX = 10_000  # Counting stops here; a longer queue needs no exact number.
 NEIGHBOURS_MAX = 20  # Items of a key that are looked up on each side of its first follower.
 
-Code = Literal[
+ReasonCode = Literal[
     "paused", "no_worker", "not_due", "waits_for_slot", "limit_key", "behind_head",
     "dispatch_interval", "rate", "concurrency", "concurrency_total", "items_ahead", "next_claim",
     "leased", "lease_expired", "held", "dead", "done", "cancelled", "deadline", "in_flight",
@@ -41,7 +41,7 @@ Code = Literal[
 class Reason:
     """One reason: a code for programs, a sentence for people, and the values in the sentence."""
 
-    code: Code
+    code: ReasonCode
     sentence: str
     data: dict[str, Any] = field(default_factory=dict)
 
@@ -316,7 +316,7 @@ def _decided(
 
 
 def _ended(item: ItemView, place: Row) -> Reason:
-    code: Code = "done" if item.state == "done" else "cancelled"
+    code: ReasonCode = "done" if item.state == "done" else "cancelled"
     since = place["since"] or place["settled_at"]
     sentence = f"item {item.id} is {code} since {_at(since)}"
     return Reason(code=code, sentence=sentence, data={"item_id": item.id, "since": since})

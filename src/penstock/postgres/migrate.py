@@ -47,7 +47,7 @@ _TIMEOUT_SECONDS = MIGRATION_TIMEOUT.total_seconds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class SchemaDifference:
     """How the database differs from this release: names of steps and functions."""
 
     missing: list[str]
@@ -128,13 +128,13 @@ async def _migrate(
 
 async def compare(
     connection: Connection, migration_packages: Sequence[str], *, post: bool = False
-) -> Difference:
+) -> SchemaDifference:
     """Return what `migrate` would apply and what it would not know; raises as it would.
 
     Only reads.
     """
     plans = await _plan_all(connection, migration_packages)
-    return Difference(
+    return SchemaDifference(
         missing=[name for plan in plans for name in plan.missing(post=post)],
         newer=[name for plan in plans for name in plan.newer],
     )
