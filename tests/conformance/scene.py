@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from penstock.limits.gate import Gate, Permit, Reason, Refusal, Rules, Verdict
+from penstock.limits.gate import Gate, Permit, Refusal, RefusalReason, Rules, Verdict
 
 KEY = "sub-123"
 RULES = Rules()
@@ -18,7 +18,9 @@ async def enter(gate: Gate, rules: Rules = RULES, *, key: str = KEY) -> Permit:
     return answer
 
 
-async def refused(gate: Gate, reason: Reason, rules: Rules = RULES, *, key: str = KEY) -> timedelta:
+async def refused(
+    gate: Gate, reason: RefusalReason, rules: Rules = RULES, *, key: str = KEY
+) -> timedelta:
     """Return for how long a call is refused, which must be for this reason."""
     answer = await gate.enter(key, rules)
     assert isinstance(answer, Refusal), answer

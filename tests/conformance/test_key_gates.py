@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from penstock.base.clock import FakeClock
 from penstock.integrations.redis.client import Client, connect
 from penstock.integrations.redis.gate import RedisGate
-from penstock.limits.gate import Entry, KeyGate, Limit, ProcessGate, Reason, Refusal
+from penstock.limits.gate import Admission, KeyGate, Limit, ProcessGate, Refusal, RefusalReason
 from penstock.limits.local import LocalGate
 from tests.conformance.scene import MILLISECOND, PATIENT, SECOND
 from tests.redis_server import RedisServer
@@ -32,14 +32,14 @@ def provider(rate: float | None = None, concurrency: int | None = None) -> Limit
     return Limit(key="provider:stripe", rate=rate, concurrency=concurrency)
 
 
-async def enter(gate: KeyGate, *limits: Limit) -> Entry:
-    """Return the entry of a call that must be admitted."""
+async def enter(gate: KeyGate, *limits: Limit) -> Admission:
+    """Return the admission of a call that must be admitted."""
     answer = await gate.enter_all(limits)
-    assert isinstance(answer, Entry), answer
+    assert isinstance(answer, Admission), answer
     return answer
 
 
-async def refused(gate: KeyGate, reason: Reason, *limits: Limit) -> Refusal:
+async def refused(gate: KeyGate, reason: RefusalReason, *limits: Limit) -> Refusal:
     """Return the refusal of a call, which must be for this reason."""
     answer = await gate.enter_all(limits)
     assert isinstance(answer, Refusal), answer
@@ -113,9 +113,9 @@ async def test_a_slow_key_costs_a_fast_one_nothing(gate: ProcessGate) -> None:
 
 async def test_a_key_without_a_concurrency_needs_no_return(gate: ProcessGate) -> None:
     """That is one call to Redis less."""
-    entry = await enter(gate, tenant(rate=1_000), provider(concurrency=1))
+    admission = await enter(gate, tenant(rate=1_000), provider(concurrency=1))
 
-    assert [permit.key for permit in entry.permits] == ["provider:stripe"]
+    assert [permit.key for permit in admission.permits] == ["provider:stripe"]
 
 
 async def test_a_permit_of_a_dead_worker_expires(gate: ProcessGate, clock: FakeClock) -> None:
@@ -129,10 +129,10 @@ async def test_a_permit_of_a_dead_worker_expires(gate: ProcessGate, clock: FakeC
 
 
 async def test_leaving_twice_is_harmless(gate: ProcessGate) -> None:
-    entry = await enter(gate, tenant(concurrency=1))
+    admission = await enter(gate, tenant(concurrency=1))
 
-    await gate.leave_all(entry)
-    await gate.leave_all(entry)
+    await gate.leave_all(admission)
+    await gate.leave_all(admission)
 
     await enter(gate, tenant(concurrency=1))
     await refused(gate, "concurrency_limited", tenant(concurrency=1))
@@ -220,7 +220,7 @@ async def _run_history(
     clock = FakeClock(START)
     local = LocalGate(clock, chance=lambda: 0.3)
     redis = RedisGate(client, clock=clock, chance=lambda: 0.3, prefix=prefix, timeout=PATIENT)
-    held: list[tuple[Entry, Entry]] = []
+    held: list[tuple[Admission, Admission]] = []
     starts: dict[str, list[float]] = defaultdict(list)
     for step in history:
         match step:
@@ -228,15 +228,15 @@ async def _run_history(
                 asked = [limits[key] for key in keys]
                 answers = await local.enter_all(asked), await redis.enter_all(asked)
                 assert _comparable(answers[0]) == _comparable(answers[1])
-                if isinstance(answers[0], Entry) and isinstance(answers[1], Entry):
+                if isinstance(answers[0], Admission) and isinstance(answers[1], Admission):
                     held.append((answers[0], answers[1]))
                     at = clock.now().timestamp() + answers[0].wait
                     for limit in asked:
                         starts[limit.key].append(at)
             case Leave(which) if held:
-                entries = held.pop(which % len(held))
-                await local.leave_all(entries[0])
-                await redis.leave_all(entries[1])
+                admissions = held.pop(which % len(held))
+                await local.leave_all(admissions[0])
+                await redis.leave_all(admissions[1])
             case Leave():
                 pass
             case Advance(by):
@@ -247,7 +247,7 @@ async def _run_history(
                 assert other - one >= 1 / limit.rate - 0.000_002
 
 
-def _comparable(answer: Entry | Refusal) -> tuple[object, ...]:
+def _comparable(answer: Admission | Refusal) -> tuple[object, ...]:
     """Return what must be equal; permit ids differ."""
     if isinstance(answer, Refusal):
         return answer.reason, answer.after, answer.key

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from penstock.base.clock import FakeClock
-from penstock.limits.gate import Reason, Rules
+from penstock.limits.gate import RefusalReason, Rules
 from penstock.limits.local import SWEEP_EVERY, LocalGate
 from tests.conformance.scene import MILLISECOND, RULES, SECOND, call, enter, refused
 
@@ -35,7 +35,7 @@ async def test_the_calls_of_one_key_drop_many_idle_ones(clock: FakeClock) -> Non
     assert len(gate._keys) == 1
 
 
-@pytest.mark.parametrize("reason", get_args(Reason))
+@pytest.mark.parametrize("reason", get_args(RefusalReason))
 async def test_a_key_with_a_limit_in_effect_is_kept(clock: FakeClock, reason: str) -> None:
     """Dropped too early, it would admit all calls."""
     gate = LocalGate(clock)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from penstock.kernel.limit_key import LimitKey, StartRefused
 from penstock.limits.admit import admit
-from penstock.limits.gate import Entry, KeyGate, Limit, Refusal
+from penstock.limits.gate import Admission, KeyGate, Limit, Refusal
 
 # The place of a key must outlive the longest attempt, or it would expire and be given to another.
 PERMIT_MARGIN = timedelta(seconds=5)
@@ -20,7 +20,7 @@ class LimitKeyGate:
 
     async def admit(
         self, lane: str, keys: Sequence[LimitKey], *, timeout: timedelta
-    ) -> Entry | StartRefused:
+    ) -> Admission | StartRefused:
         """Wait until an item may start under the limits of all its keys."""
         limits = [
             Limit(
@@ -46,7 +46,7 @@ class LimitKeyGate:
 
     async def leave(self, admitted: Sequence[object]) -> None:
         """Return the permits of items whose attempts have ended."""
-        entries = [each for each in admitted if isinstance(each, Entry)]
-        permits = tuple(permit for entry in entries for permit in entry.permits)
+        admissions = [each for each in admitted if isinstance(each, Admission)]
+        permits = tuple(permit for admission in admissions for permit in admission.permits)
         if permits:
-            await self.gate.leave_all(Entry(wait=0, permits=permits))
+            await self.gate.leave_all(Admission(wait=0, permits=permits))

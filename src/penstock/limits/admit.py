@@ -7,9 +7,9 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from penstock.base.aio import finish
-from penstock.limits.gate import Entry, Permit, Refusal
+from penstock.limits.gate import Admission, Permit, Refusal
 
-P = TypeVar("P", Permit, Entry)
+P = TypeVar("P", Permit, Admission)
 
 # How late a call may be for its instant. At 50 a second calls are 20 ms apart; a quarter of that
 # changes no second's count by more than one, and neither does less than one distance at any rate.

@@ -5,7 +5,7 @@ since it closed; while half-open, from its probes. All other calls were sent bef
 do not count in the present state.
 """
 
-from penstock.limits.gate import Phase, Verdict
+from penstock.limits.gate import BreakerPhase, Verdict
 from penstock.limits.policy import BREAKER_KEPT, PROBE_WAIT
 
 
@@ -25,7 +25,7 @@ class Breaker:
         """Return whether it is open or half-open."""
         return self.open_until > 0 and self.forget_at > now
 
-    def phase(self, now: int) -> Phase:
+    def phase(self, now: int) -> BreakerPhase:
         """Name the state."""
         if not self.is_tripped(now):
             return "closed"

@@ -12,14 +12,16 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-Reason: TypeAlias = Literal["circuit_open", "cooldown", "rate_limited", "concurrency_limited"]
+RefusalReason: TypeAlias = Literal[
+    "circuit_open", "cooldown", "rate_limited", "concurrency_limited"
+]
 
 # alive: the endpoint works. 429 or a permanent 4xx also count as alive, because a bad payload must
 # not open the breaker of a healthy endpoint. failing: 5xx, timeout, network error. unknown: the
 # call was cancelled; its permit is returned and the breaker is not changed.
 Verdict: TypeAlias = Literal["alive", "failing", "unknown"]
 
-Phase: TypeAlias = Literal["closed", "open", "half_open"]
+BreakerPhase: TypeAlias = Literal["closed", "open", "half_open"]
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +62,7 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
     """No call now; try again in `after`. Costs no attempt. `key` says which of several refused."""
 
     after: timedelta
-    reason: Reason
+    reason: RefusalReason
     key: str | None = None
 
 
@@ -73,7 +75,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     permit_ttl: timedelta = timedelta(seconds=30)
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class Admission(msgspec.Struct, frozen=True, kw_only=True):
     """The right to call once, `wait` seconds from now and not before, under all of some limits.
 
     It has a permit of each key with a concurrency; the others need no return.
@@ -87,7 +89,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 class EndpointStatus:
     """The present state of a key's limits, for people."""
 
-    breaker: Phase = "closed"
+    breaker: BreakerPhase = "closed"
     failures: int = 0  # In a row, while the breaker is closed.
     open_until: datetime | None = None
     cooldown_until: datetime | None = None
@@ -115,11 +117,11 @@ class Gate(Protocol):
 class KeyGate(Protocol):
     """Admits calls that several keys limit. Its keys must not be those of a Gate's calls."""
 
-    async def enter_all(self, limits: Sequence[Limit]) -> Entry | Refusal:
+    async def enter_all(self, limits: Sequence[Limit]) -> Admission | Refusal:
         """Take an instant of all rates and a permit of all semaphores, or nothing."""
         ...
 
-    async def leave_all(self, entry: Entry) -> None: ...
+    async def leave_all(self, admission: Admission) -> None: ...
 
 
 class ProcessGate(Gate, KeyGate, Protocol):

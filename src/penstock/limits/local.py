@@ -15,12 +15,12 @@ from penstock.base.clock import Clock, SystemClock
 from penstock.limits.breaker import Breaker
 from penstock.limits.endpoint_status import endpoint_status_of
 from penstock.limits.gate import (
+    Admission,
     EndpointStatus,
-    Entry,
     Limit,
     Permit,
-    Reason,
     Refusal,
+    RefusalReason,
     Rules,
     Verdict,
 )
@@ -118,7 +118,7 @@ class LocalGate:
             if cooldown is not None:
                 state.cool_down(now, microseconds(cooldown))
 
-    async def enter_all(self, limits: Sequence[Limit]) -> Entry | Refusal:
+    async def enter_all(self, limits: Sequence[Limit]) -> Admission | Refusal:
         """Take an instant of all rates and a permit of all semaphores, or nothing."""
         now = self._clock.microseconds()
         self._until_sweep -= 1
@@ -141,11 +141,11 @@ class LocalGate:
             for state, limit in zip(states, limits, strict=True)
             if (permit_id := state.take_limit(next(self._numbers), at, now)) is not None
         )
-        return Entry(wait=(at - now) / MILLION, permits=permits)
+        return Admission(wait=(at - now) / MILLION, permits=permits)
 
-    async def leave_all(self, entry: Entry) -> None:
+    async def leave_all(self, admission: Admission) -> None:
         """Return the permits; those that have expired, or are of another gate, are ignored."""
-        for permit in entry.permits:
+        for permit in admission.permits:
             state = self._keys.get(permit.key)
             if state is not None:
                 state.permits.pop(permit.id, None)
@@ -169,7 +169,7 @@ class LocalGate:
             state = self._keys[key] = _KeyState()
         return state
 
-    def _refuse_until(self, until: int, now: int, reason: Reason) -> Refusal:
+    def _refuse_until(self, until: int, now: int, reason: RefusalReason) -> Refusal:
         """Refuse until an instant, and a random time after it."""
         after = spread(until, now, chance=millionths(self._chance()))
         return Refusal(timedelta(microseconds=after), reason)

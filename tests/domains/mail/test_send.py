@@ -23,7 +23,7 @@ from penstock.domains.mail.results import Ending, ResultRow, ResultWriter
 from penstock.domains.mail.send import Send
 from penstock.kernel.item import Dead, Done, Hold, Retry, Snooze
 from penstock.kernel.sweep import rescue
-from penstock.limits.gate import Reason
+from penstock.limits.gate import RefusalReason
 from tests.domains.mail.outbox import ADA, BEN, Outbox, body_of, opened_outbox
 from tests.smtp_server import SmtpServer, Step, serving
 
@@ -188,7 +188,7 @@ def test_the_view_knows_every_wait() -> None:
     """Their words are in SQL, which cannot import them."""
     function = files("penstock.domains.mail").joinpath("functions/mail_progress.sql").read_text()
 
-    assert [each for each in get_args(Reason) if f"'{each}'" not in function] == []
+    assert [each for each in get_args(RefusalReason) if f"'{each}'" not in function] == []
 
 
 def test_every_value_in_the_log_of_mail_can_be_read() -> None:

@@ -30,7 +30,7 @@ from penstock.domains.mail.results import Ending, ResultRow, ResultWriter, clean
 from penstock.domains.mail.transmit import NotSent, Replied, SmtpTransaction, Transmit
 from penstock.kernel.item import Dead, Done, Hold, Item, Outcome, Retry, Snooze
 from penstock.limits.admit import LEAVE_GRACE
-from penstock.limits.gate import Reason, Refusal, Verdict
+from penstock.limits.gate import Refusal, RefusalReason, Verdict
 
 # How long a relay or a domain that asks for less gets nothing. Providers count by the minute.
 THROTTLE_COOLDOWN = timedelta(minutes=1)
@@ -42,7 +42,7 @@ GREYLIST_WAITS = tuple(timedelta(minutes=each) for each in (5, 15, 30, 60))
 TRANSACTIONS_MAX = 20  # Of one mail in one attempt, when a relay takes few recipients at a time.
 
 # Reasons of gates: the mail waits, and nothing is wrong with it.
-WAITS = frozenset(get_args(Reason))
+WAITS = frozenset(get_args(RefusalReason))
 NO_SMTPUTF8 = "smtputf8"  # The client's word for a relay that does not offer it.
 
 # The mail is not refused: another relay may take it now.

@@ -14,8 +14,8 @@ from penstock.base.meter import Meter
 from penstock.integrations.redis.client import RedisUnavailable
 from penstock.integrations.redis.metrics import FALLBACKS, LOCAL_ENTERS
 from penstock.limits.gate import (
+    Admission,
     EndpointStatus,
-    Entry,
     Limit,
     Permit,
     ProcessGate,
@@ -91,7 +91,7 @@ class FallbackGate:
                 self._shared.return_later(permit)
         return await self._local.leave(permit, rules, verdict=verdict, cooldown=cooldown)
 
-    async def enter_all(self, limits: Sequence[Limit]) -> Entry | Refusal:
+    async def enter_all(self, limits: Sequence[Limit]) -> Admission | Refusal:
         """Take an instant of all rates and a permit of all semaphores, or nothing."""
         if self._may_try_shared():
             try:
@@ -104,19 +104,19 @@ class FallbackGate:
         self._meter.count(LOCAL_ENTERS)
         return await self._local.enter_all(limits)
 
-    async def leave_all(self, entry: Entry) -> None:
+    async def leave_all(self, admission: Admission) -> None:
         """Return the permits to the gate that gave them."""
-        if not entry.permits:
+        if not admission.permits:
             return
-        if entry.permits[0].is_local:
-            await self._local.leave_all(entry)
+        if admission.permits[0].is_local:
+            await self._local.leave_all(admission)
         elif self._unavailable_since is None:
             try:
-                await self._shared.leave_all(entry)
+                await self._shared.leave_all(admission)
             except RedisUnavailable as exc:
                 self._fall_back(exc)
         else:
-            for permit in entry.permits:
+            for permit in admission.permits:
                 self._shared.return_later(permit)
 
     async def inspect(self, key: str) -> EndpointStatus:

@@ -36,12 +36,12 @@ from penstock.limits import policy
 from penstock.limits.breaker import Breaker
 from penstock.limits.endpoint_status import endpoint_status_of
 from penstock.limits.gate import (
+    Admission,
     EndpointStatus,
-    Entry,
     Limit,
     Permit,
-    Reason,
     Refusal,
+    RefusalReason,
     Rules,
     Verdict,
 )
@@ -74,7 +74,7 @@ _CONSTANTS = _encode(
 
 # Reason of a refusal or ""; microseconds to wait or to come back after; whether a probe, or which
 # key refuses; now.
-_Answer: TypeAlias = tuple[Reason | Literal[""], int, bool | int, int]
+_Answer: TypeAlias = tuple[RefusalReason | Literal[""], int, bool | int, int]
 _answers = msgspec.msgpack.Decoder(list[_Answer])
 
 
@@ -154,7 +154,7 @@ class RedisGate:
             self.return_later(permit)
             raise
 
-    async def enter_all(self, limits: Sequence[Limit]) -> Entry | Refusal:
+    async def enter_all(self, limits: Sequence[Limit]) -> Admission | Refusal:
         """Take an instant of all rates and a permit of all semaphores, or nothing."""
         permits = {limit.key: f"{self._name}-{next(self._numbers)}" for limit in limits}
         request = _Request(
@@ -183,11 +183,11 @@ class RedisGate:
         entered = tuple(
             Permit(key=key, id=permits[key], wait=0, entered_at=now) for key in semaphores
         )
-        return Entry(wait=wait / MILLION, permits=entered)
+        return Admission(wait=wait / MILLION, permits=entered)
 
-    async def leave_all(self, entry: Entry) -> None:
+    async def leave_all(self, admission: Admission) -> None:
         """Return the permits, now or as soon as Redis answers."""
-        leaves = (self.leave(permit, _NO_RULES, verdict="unknown") for permit in entry.permits)
+        leaves = (self.leave(permit, _NO_RULES, verdict="unknown") for permit in admission.permits)
         failures = await asyncio.gather(*leaves, return_exceptions=True)
         for failure in failures:
             if failure is not None:
