@@ -15,7 +15,7 @@ from penstock.base.vault import Vault
 from penstock.domains.mail.address import domain_of
 from penstock.domains.mail.enqueue import send_prepared
 from penstock.domains.mail.new_mail import NewMail, prepare
-from penstock.domains.mail.relay import Limit, Scope, SmtpRelay, put_limit, put_relay
+from penstock.domains.mail.relay import LimitScope, MailLimit, SmtpRelay, put_limit, put_relay
 
 RELAY: Final = "bench"
 DOMAIN: Final = domain_of(RECIPIENT)
@@ -41,10 +41,10 @@ async def relay_to(scene: Scene, port: int, *, connections: int) -> None:
         await put_relay(db, relay, vault=Vault(SECRET_KEY), who=WHO)
 
 
-async def limit(scene: Scene, scope: Scope, name: str, *, per_second: float) -> None:
+async def limit(scene: Scene, scope: LimitScope, name: str, *, per_second: float) -> None:
     """Set a rate."""
     async with scene.pool.acquire() as db:
-        await put_limit(db, Limit(scope=scope, name=name, per_second=per_second), who=WHO)
+        await put_limit(db, MailLimit(scope=scope, name=name, per_second=per_second), who=WHO)
 
 
 async def guard(scene: Scene) -> None:

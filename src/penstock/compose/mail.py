@@ -15,7 +15,7 @@ from penstock.contract import Domain, Resources, Runtime
 from penstock.domains.mail.commands import mail
 from penstock.domains.mail.domain import MAIL
 from penstock.domains.mail.relay import SmtpRelay
-from penstock.domains.mail.reply import Reply
+from penstock.domains.mail.reply import SmtpReply
 from penstock.domains.mail.settings import MailSettings
 from penstock.domains.mail.transmit import NotSent, Replied, SmtpTransaction, Transmit
 
@@ -61,7 +61,7 @@ def _make_transmit(closes: Closes) -> Transmit:
         RelayAddress,
         SendFailed,
     )
-    from penstock.integrations.smtp import Reply as TheirReply  # noqa: PLC0415
+    from penstock.integrations.smtp import SmtpReply as TheirReply  # noqa: PLC0415
 
     client = Client()
     closes.append(client.close)
@@ -80,8 +80,10 @@ def _make_transmit(closes: Closes) -> Transmit:
             idle_time=relay.idle_time,
         )
 
-    def ours(reply: TheirReply) -> Reply:
-        return Reply(phase=reply.phase, code=reply.code, enhanced=reply.enhanced, text=reply.text)
+    def ours(reply: TheirReply) -> SmtpReply:
+        return SmtpReply(
+            phase=reply.phase, code=reply.code, enhanced=reply.enhanced, text=reply.text
+        )
 
     async def transmit(relay: SmtpRelay, envelope: SmtpTransaction) -> Replied | NotSent:
         try:

@@ -17,7 +17,7 @@ from penstock.compose import mail as composed
 from penstock.contract import Resources, Runtime
 from penstock.domains.mail.enqueue import Mailer
 from penstock.domains.mail.new_mail import NewMail
-from penstock.domains.mail.relay import Limit, SmtpRelay, put_limit, put_relay
+from penstock.domains.mail.relay import MailLimit, SmtpRelay, put_limit, put_relay
 from penstock.domains.mail.settings import MailSettings
 from penstock.kernel.lane import set_lane
 from penstock.limits.gate import ProcessGate
@@ -80,7 +80,7 @@ class Outbox:
     async def limit(self, scope: Any, name: str, **numbers: Any) -> None:
         """Set a limit."""
         async with self.app.pool.acquire() as db:
-            await put_limit(db, Limit(scope=scope, name=name, **numbers), who="test")
+            await put_limit(db, MailLimit(scope=scope, name=name, **numbers), who="test")
 
     async def set_lane(self, **policy: Any) -> None:
         """Change the transactional lane."""

@@ -9,18 +9,18 @@ import pytest
 
 from penstock.domains.mail.classify import (
     Class,
-    Row,
+    ReplyRow,
     classify,
     classify_failure,
     find_row,
     rows,
 )
-from penstock.domains.mail.reply import Phase, Reply
+from penstock.domains.mail.reply import SmtpPhase, SmtpReply
 
 HERE = Path(__file__).parent
-PHASES = cast("tuple[Phase, ...]", get_args(Phase))
+PHASES = cast("tuple[SmtpPhase, ...]", get_args(SmtpPhase))
 # Of these the mail itself is the subject.
-TRANSACTION: tuple[Phase, ...] = ("mail", "rcpt", "data", "dot")
+TRANSACTION: tuple[SmtpPhase, ...] = ("mail", "rcpt", "data", "dot")
 # The IANA registry of SMTP enhanced status codes: subject, and the details registered in it.
 REGISTRY = {
     "0": (0,),
@@ -49,7 +49,7 @@ def name_case(case: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("case", CASES, ids=name_case)
 def test_a_known_reply_has_its_class(case: dict[str, str]) -> None:
-    phase = cast("Phase", case["phase"])
+    phase = cast("SmtpPhase", case["phase"])
 
     if case["code"] == "-":
         is_unknown = case["hint"] == "unknown"
@@ -81,7 +81,7 @@ def test_every_registered_enhanced_code_has_a_row_of_its_own(digit: int) -> None
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_code_without_a_row_falls_back_by_phase_and_first_digit(phase: Phase) -> None:
+def test_a_code_without_a_row_falls_back_by_phase_and_first_digit(phase: SmtpPhase) -> None:
     expected = {
         2: "done",
         4: "transient" if phase in TRANSACTION else "relay_fault",
@@ -152,9 +152,9 @@ def test_every_row_decides_something() -> None:
     assert [row for row in rows() if not decides(row)] == []
 
 
-def decides(row: Row) -> bool:
+def decides(row: ReplyRow) -> bool:
     """Say whether a reply made from the row's first patterns finds this row."""
-    phase = cast("Phase", row.phases[0].replace("*", "mail"))
+    phase = cast("SmtpPhase", row.phases[0].replace("*", "mail"))
     enhanced = row.enhanced[0].split("-")[0].replace("*", "999") or None
     if enhanced == "999":
         enhanced = None
@@ -164,5 +164,5 @@ def decides(row: Row) -> bool:
     return find_row(phase, int(code) if code else None, enhanced=enhanced, text=text) is row
 
 
-def reply(phase: Phase, code: int, enhanced: str | None = None, *, text: str = "") -> Reply:
-    return Reply(phase=phase, code=code, enhanced=enhanced, text=text)
+def reply(phase: SmtpPhase, code: int, enhanced: str | None = None, *, text: str = "") -> SmtpReply:
+    return SmtpReply(phase=phase, code=code, enhanced=enhanced, text=text)

@@ -5,14 +5,14 @@ from typing import cast, get_args
 import pytest
 
 from penstock.domains.mail.classify import Class, classify_failure
-from penstock.domains.mail.reply import Phase
+from penstock.domains.mail.reply import SmtpPhase
 from penstock.integrations import smtp
 
-PHASES = cast("tuple[Phase, ...]", get_args(Phase))
+PHASES = cast("tuple[SmtpPhase, ...]", get_args(SmtpPhase))
 
 
 def test_the_phases_are_the_same() -> None:
-    assert get_args(smtp.Phase) == PHASES
+    assert get_args(smtp.SmtpPhase) == PHASES
 
 
 @pytest.mark.parametrize("kind", get_args(smtp.FailureKind))

@@ -7,7 +7,7 @@ from typing import Any
 from penstock.domains.mail.loader import LoadedMail
 from penstock.domains.mail.mail import Address, Recipient
 from penstock.domains.mail.passage import Gates, Passage
-from penstock.domains.mail.relay import Limit, Limits, SmtpRelay
+from penstock.domains.mail.relay import MailLimit, MailLimits, SmtpRelay
 from penstock.limits.gate import Verdict
 from penstock.limits.local import LocalGate
 from tests.domains.mail.outbox import Outbox
@@ -17,7 +17,7 @@ MINUTE = timedelta(minutes=1)
 RELAY = SmtpRelay(name="main", host="relay.test", port=25)
 
 
-def a_mail(*to: str, limits: list[Limit]) -> LoadedMail:
+def a_mail(*to: str, limits: list[MailLimit]) -> LoadedMail:
     fields: dict[str, Any] = {
         "id": 1,
         "accepted_at": NOON,
@@ -39,7 +39,7 @@ def a_mail(*to: str, limits: list[Limit]) -> LoadedMail:
         "message_id": "<1@example.com>",
         "attempts_max": 3,
         "relays": [RELAY],
-        "limits": Limits(limits),
+        "limits": MailLimits(limits),
     }
     return LoadedMail(**fields)
 
@@ -47,7 +47,7 @@ def a_mail(*to: str, limits: list[Limit]) -> LoadedMail:
 class Scene:
     """Gates of one process, and the mails that pass them."""
 
-    def __init__(self, outbox: Outbox, *limits: Limit) -> None:
+    def __init__(self, outbox: Outbox, *limits: MailLimit) -> None:
         self.gate = LocalGate(outbox.clock, chance=lambda: 0.0)
         self._gates = Gates(gate=self.gate, pool=outbox.app.pool, permit_ttl=MINUTE)
         self._limits = list(limits)
@@ -76,8 +76,8 @@ async def test_a_mail_that_its_domain_refuses_uses_up_no_rate_of_its_relay(
     """Else a hot domain would keep the relay from sending to others."""
     scene = Scene(
         outbox,
-        Limit(scope="relay", name="main", per_second=1),
-        Limit(scope="domain", name="hot.test", per_minute=1),
+        MailLimit(scope="relay", name="main", per_second=1),
+        MailLimit(scope="domain", name="hot.test", per_minute=1),
     )
     assert await scene.send("a@hot.test") == ["a@hot.test"]
     outbox.clock.advance(timedelta(seconds=1))
@@ -92,7 +92,7 @@ async def test_a_mail_that_its_domain_refuses_uses_up_no_rate_of_its_relay(
 async def test_of_two_domains_the_one_with_a_free_rate_is_sent_to(
     outbox: Outbox,
 ) -> None:
-    scene = Scene(outbox, Limit(scope="domain", name="hot.test", per_minute=1))
+    scene = Scene(outbox, MailLimit(scope="domain", name="hot.test", per_minute=1))
     await scene.send("a@hot.test")
 
     passage = await scene.enter("b@hot.test", "c@cold.test")
@@ -104,7 +104,7 @@ async def test_of_two_domains_the_one_with_a_free_rate_is_sent_to(
 
 
 async def test_a_sender_at_its_limit_sends_nothing(outbox: Outbox) -> None:
-    scene = Scene(outbox, Limit(scope="sender", name="shop@example.com", per_minute=1))
+    scene = Scene(outbox, MailLimit(scope="sender", name="shop@example.com", per_minute=1))
     await scene.send("a@hot.test")
 
     assert await scene.send("b@hot.test", "c@cold.test") == []
@@ -136,7 +136,7 @@ async def test_a_relay_that_fails_again_and_again_is_closed_for_every_mail(
 
 
 async def test_a_refused_mail_keeps_no_permit(outbox: Outbox) -> None:
-    scene = Scene(outbox, Limit(scope="domain", name="hot.test", per_minute=1))
+    scene = Scene(outbox, MailLimit(scope="domain", name="hot.test", per_minute=1))
     await scene.send("a@hot.test")
 
     await scene.send("b@hot.test")

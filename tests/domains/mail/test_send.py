@@ -19,7 +19,7 @@ from penstock.base.log import LOGGABLE, LOGGABLE_ENDINGS, get_logger
 from penstock.contract import Finding
 from penstock.contract.announce import announce_nothing
 from penstock.domains.mail.domain import check_relays
-from penstock.domains.mail.results import Ending, ResultRow, ResultWriter
+from penstock.domains.mail.results import MailEnding, ResultRow, ResultWriter
 from penstock.domains.mail.send import Send
 from penstock.kernel.item import Dead, Done, Hold, Retry, Snooze
 from penstock.kernel.sweep import rescue
@@ -479,7 +479,7 @@ async def test_a_cancelled_attempt_still_writes_that_the_mail_was_sent(outbox: O
 
     async def write() -> None:
         begun.set()
-        await writer.write(Ending([row], []))
+        await writer.write(MailEnding([row], []))
 
     async with asyncio.TaskGroup() as group:
         task = spawn(group, write())

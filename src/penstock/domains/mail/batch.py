@@ -9,7 +9,7 @@ from penstock.contract.http import Content, Stream
 from penstock.domains.mail import wire
 from penstock.domains.mail.accept import MailBatcher
 from penstock.domains.mail.enqueue import Mailer
-from penstock.domains.mail.new_mail import Prepared
+from penstock.domains.mail.new_mail import PreparedMail
 from penstock.kernel.errors import KeyConflict
 from penstock.kernel.item import Accepted
 
@@ -22,7 +22,7 @@ _mail = msgspec.json.Decoder(wire.NewMail)
 async def answer_batch(stream: Stream, *, mailer: Mailer, batcher: MailBatcher) -> Content:
     """Accept the mails of a body, and return a result for each."""
     entries = await _entries(stream)
-    prepared = dict[int, Prepared]()
+    prepared = dict[int, PreparedMail]()
     results: dict[int, wire.Result] = {}
     for index, entry in enumerate(entries):
         try:

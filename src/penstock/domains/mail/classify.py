@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Literal, cast, get_args
 
-from penstock.domains.mail.reply import Phase, Reply
+from penstock.domains.mail.reply import SmtpPhase, SmtpReply
 
 Class = Literal[
     "done",  # Accepted.
@@ -34,7 +34,7 @@ KNOWN_MAX = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ReplyRow:
     """One row of the table; a cell with several patterns matches if one of them does."""
 
     phases: tuple[str, ...]
@@ -45,7 +45,7 @@ class Row:
     reason: str
 
 
-def classify(reply: Reply, *, recipients: int = 1) -> Class:
+def classify(reply: SmtpReply, *, recipients: int = 1) -> Class:
     """Return the class of a reply; `recipients` is how many the transaction had.
 
     A reply after the message is about all recipients, so with several of them it does not show
@@ -59,13 +59,13 @@ def classify(reply: Reply, *, recipients: int = 1) -> Class:
     return found
 
 
-def classify_failure(phase: Phase, kind: str, *, is_unknown: bool) -> Class:
+def classify_failure(phase: SmtpPhase, kind: str, *, is_unknown: bool) -> Class:
     """Return the class of a send that got no reply; `kind` is the SMTP client's word for it."""
     hint = "unknown" if is_unknown else kind
     return find_row(phase, None, enhanced=None, text=hint).reply_class
 
 
-def find_row(phase: Phase, code: int | None, *, enhanced: str | None, text: str) -> Row:
+def find_row(phase: SmtpPhase, code: int | None, *, enhanced: str | None, text: str) -> ReplyRow:
     """Return the row that decides; the table has one for everything that a server can reply."""
     candidates = _candidates(phase, code, enhanced)
     words = _words(text) if len(candidates) > 1 else ""
@@ -73,16 +73,16 @@ def find_row(phase: Phase, code: int | None, *, enhanced: str | None, text: str)
 
 
 @cache
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[ReplyRow, ...]:
     """Return the table in the order of its file."""
     return tuple(_read_rows())
 
 
-def _read_rows() -> Iterator[Row]:
+def _read_rows() -> Iterator[ReplyRow]:
     table = files("penstock.domains.mail").joinpath("reply_table.csv").read_text("utf-8")
     for cells in csv.DictReader(table.splitlines()):
         assert cells["class"] in get_args(Class), cells
-        yield Row(
+        yield ReplyRow(
             phases=tuple(cells["phases"].split()),
             codes=tuple(cells["codes"].split()),
             enhanced=tuple(cells["enhanced"].split()),
@@ -94,11 +94,11 @@ def _read_rows() -> Iterator[Row]:
 
 @lru_cache(maxsize=KNOWN_MAX)
 def _candidates(
-    phase: Phase, code: int | None, enhanced: str | None
-) -> tuple[tuple[Row, re.Pattern[str] | None], ...]:
+    phase: SmtpPhase, code: int | None, enhanced: str | None
+) -> tuple[tuple[ReplyRow, re.Pattern[str] | None], ...]:
     """Return the rows that match but for their hints, in the order in which they decide."""
-    hinted: list[tuple[Row, re.Pattern[str] | None]] = []
-    ranked: list[tuple[tuple[int, int, int, int], Row]] = []
+    hinted: list[tuple[ReplyRow, re.Pattern[str] | None]] = []
+    ranked: list[tuple[tuple[int, int, int, int], ReplyRow]] = []
     for row in rows():
         phase_rank = _rank_phase(row, phase)
         code_rank = max(_rank_code(pattern, code) for pattern in row.codes)
@@ -118,7 +118,7 @@ EXACT = 3
 NO_MATCH = -1
 
 
-def _rank_phase(row: Row, phase: Phase) -> int:
+def _rank_phase(row: ReplyRow, phase: SmtpPhase) -> int:
     if phase in row.phases:
         return 1
     return 0 if ANY in row.phases else NO_MATCH

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from penstock.base.errors import InvalidInput
-from penstock.domains.mail.new_mail import NewMail, Prepared, check_source, prepare
+from penstock.domains.mail.new_mail import NewMail, PreparedMail, check_source, prepare
 from penstock.domains.mail.relay import DEFAULT_RELAY
 from penstock.domains.mail.template import (
     Rendered,
@@ -60,7 +60,7 @@ class Mailer:
             rendered = self._render(mail, row)
         return accept_blocking(mail, rendered, connection=connection)
 
-    async def prepare(self, mail: NewMail, *, connection: object | None = None) -> Prepared:
+    async def prepare(self, mail: NewMail, *, connection: object | None = None) -> PreparedMail:
         """Check and render a mail; reads its template and relay, and writes nothing."""
         connection = connection or self.pool
         self._check(mail)
@@ -109,7 +109,7 @@ def accept_blocking(
 
 
 async def send_prepared(
-    db: Connection, mails: Sequence[Prepared], *, at: datetime | None = None
+    db: Connection, mails: Sequence[PreparedMail], *, at: datetime | None = None
 ) -> list[Accepted]:
     """Accept mails of one lane in one statement, in the transaction of `db`."""
     (lane,) = {each.lane for each in mails}

@@ -26,7 +26,7 @@ LIST_PAST_RESULTS = statement(__package__, "list_past_results.sql")
 
 LOOKED_AT_MAX = 1_000  # Mails that one page by status looks at, as their state has no index.
 
-Status = Literal["queued", "dispatching", "sent", "failed", "cancelled"]
+MailStatus = Literal["queued", "dispatching", "sent", "failed", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class MailFilter:
 
     recipient: str | None = None
     tag: str | None = None
-    status: Status | None = None
+    status: MailStatus | None = None
     from_at: datetime | None = None
     until_at: datetime | None = None
 

@@ -14,7 +14,7 @@ from penstock.domains.mail.address import domain_of
 from penstock.domains.mail.domain_group import DomainGroup, list_domain_groups
 from penstock.domains.mail.mail import Address, Attachment, Mail, Recipient
 from penstock.domains.mail.message_id import make_message_id
-from penstock.domains.mail.relay import Limit, Limits, SmtpRelay, list_limits, list_relays
+from penstock.domains.mail.relay import MailLimit, MailLimits, SmtpRelay, list_limits, list_relays
 from penstock.kernel.item import Item
 from penstock.postgres.pool import Connection, Pool, Queries, Row
 from penstock.postgres.statement import statement
@@ -75,7 +75,7 @@ class LoadedMail(Struct, frozen=True, kw_only=True):
     message_id: str
     attempts_max: int
     relays: Sequence[SmtpRelay]
-    limits: Limits
+    limits: MailLimits
 
     def to_mail(self, contents: Mapping[str, bytes], *, unsubscribe_url: str | None) -> Mail:
         """Return the mail with the contents of its attachments."""
@@ -115,7 +115,7 @@ class MailLoader:
     def __init__(self, *, vault: Vault, default: SmtpRelay | None) -> None:
         self._vault = vault
         self._default = default
-        self._limits: tuple[list[Limit], list[DomainGroup], Limits] = ([], [], Limits())
+        self._limits: tuple[list[MailLimit], list[DomainGroup], MailLimits] = ([], [], MailLimits())
 
     async def preload(
         self, db: Connection, items: Sequence[Item[MailRef]]
@@ -145,12 +145,12 @@ class MailLoader:
             if row["id"] is not None
         }
 
-    async def _read_limits(self, db: Queries) -> Limits:
+    async def _read_limits(self, db: Queries) -> MailLimits:
         """Return the same object while no row has changed: it caches rules."""
         listed, groups = await list_limits(db), await list_domain_groups(db)
         if (listed, groups) != self._limits[:2]:
             by_domain = {domain: group.name for group in groups for domain in group.domains}
-            self._limits = (listed, groups, Limits(listed, groups=by_domain))
+            self._limits = (listed, groups, MailLimits(listed, groups=by_domain))
         return self._limits[2]
 
 

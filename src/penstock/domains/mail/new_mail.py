@@ -72,7 +72,7 @@ class NewMail(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedMail:
     """A mail as the database takes it: its lane, its document as JSON, and its blobs."""
 
     lane: str
@@ -91,7 +91,7 @@ def check_source(new: NewMail) -> None:
         raise InvalidInput("subject", "is missing, and there is no template")
 
 
-def prepare(new: NewMail, rendered: tuple[Template, Rendered] | None = None) -> Prepared:
+def prepare(new: NewMail, rendered: tuple[Template, Rendered] | None = None) -> PreparedMail:
     """Check a mail and return what is stored of it; raises InvalidInput with the field."""
     check_source(new)
     _check_texts(new)
@@ -124,7 +124,7 @@ def prepare(new: NewMail, rendered: tuple[Template, Rendered] | None = None) -> 
     )
     check_mail(mail)
     document = _document(new, mail, None if rendered is None else rendered[0])
-    return Prepared(
+    return PreparedMail(
         lane=lane_of(bulk=new.bulk),
         document=msgspec.json.encode(document).decode(),
         blobs=list({each.content: None for each in new.attachments}),

@@ -13,7 +13,7 @@ from functools import partial
 from penstock.base.aio import finish
 from penstock.domains.mail.address import domain_of
 from penstock.domains.mail.loader import LoadedMail
-from penstock.domains.mail.relay import Scope, SmtpRelay
+from penstock.domains.mail.relay import LimitScope, SmtpRelay
 from penstock.limits.admit import LEAVE_GRACE, admit
 from penstock.limits.gate import Limit, Permit, ProcessGate, Refusal, Rules, Verdict
 from penstock.postgres.pool import Pool
@@ -41,7 +41,7 @@ class Passage:
     domain_permits: dict[str, Permit] = field(default_factory=dict)
     refusal: Refusal | None = None
 
-    def refuse(self, refusal: Refusal, scope: Scope, name: str) -> None:
+    def refuse(self, refusal: Refusal, scope: LimitScope, name: str) -> None:
         """Send nothing to a domain or to those of a group now, or nothing at all."""
         self.refusal = refusal
         group_of = self.mail.limits.group_of
@@ -57,7 +57,7 @@ class Passage:
             case "relay" | "sender":
                 self.domains.clear()
 
-    def limited(self) -> list[tuple[Scope, str]]:
+    def limited(self) -> list[tuple[LimitScope, str]]:
         """Return what may have a limit: relay, sender, and groups and domains that are left."""
         if not self.domains:
             return []
@@ -152,7 +152,7 @@ class Gates:
                     return
 
 
-def _rates(passage: Passage) -> list[tuple[Limit, Scope, str]]:
+def _rates(passage: Passage) -> list[tuple[Limit, LimitScope, str]]:
     """Return the limits of the gate, none of which needs a return, and what each belongs to."""
     return [
         (Limit(key=f"mail rate {scope} {name}", rate=rate), scope, name)

@@ -23,7 +23,7 @@ PUT_LIMIT = statement(__package__, "put_limit.sql")
 REMOVE_LIMIT = statement(__package__, "remove_limit.sql")
 
 TlsPolicy = Literal["none", "opportunistic", "starttls", "tls"]
-Scope = Literal["relay", "sender", "domain", "group"]
+LimitScope = Literal["relay", "sender", "domain", "group"]
 
 DEFAULT_RELAY = "default"  # That of PENSTOCK_SMTP_URL; it has no row.
 SUBMISSION_PORT = 587
@@ -55,10 +55,10 @@ class SmtpRelay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class MailLimit:
     """How many mails may go out; the name * is for all that have no limit of their own."""
 
-    scope: Scope
+    scope: LimitScope
     name: str
     per_second: float | None = None
     per_minute: float | None = None
@@ -79,16 +79,16 @@ class Limit:
         return self.per_hour is not None or self.per_day is not None
 
 
-class Limits:
+class MailLimits:
     """The limits by scope and name, and the groups of domains."""
 
     def __init__(
-        self, limits: Iterable[Limit] = (), *, groups: Mapping[str, str] | None = None
+        self, limits: Iterable[MailLimit] = (), *, groups: Mapping[str, str] | None = None
     ) -> None:
         self._limits = {(each.scope, each.name): each for each in limits}
         self._groups = groups or {}
 
-    def find(self, scope: Scope, name: str) -> Limit | None:
+    def find(self, scope: LimitScope, name: str) -> MailLimit | None:
         """Return the limit of a name, or that of *, which each name has for itself."""
         return self._limits.get((scope, name)) or self._limits.get((scope, "*"))
 
@@ -154,15 +154,15 @@ async def remove_relay(db: Connection, name: str, *, who: str) -> None:
         await audit(db, who, "mail_relay.removed", subject=name)
 
 
-async def list_limits(db: Queries) -> list[Limit]:
+async def list_limits(db: Queries) -> list[MailLimit]:
     """Return all limits, by scope and name."""
     return [
-        Limit(**cast("Mapping[str, object]", dict(row.items())))  # pyright: ignore[reportArgumentType]
+        MailLimit(**cast("Mapping[str, object]", dict(row.items())))  # pyright: ignore[reportArgumentType]
         for row in await db.fetch(LIST_LIMITS)
     ]
 
 
-async def put_limit(db: Connection, limit: Limit, *, who: str) -> None:
+async def put_limit(db: Connection, limit: MailLimit, *, who: str) -> None:
     """Create or replace a limit; one without any number is removed.
 
     Raises InvalidInput for a relay or a group that does not exist.

@@ -45,7 +45,7 @@ class ResultRow(Struct, frozen=True, kw_only=True, rename={"class_": "class"}):
     suppresses: str | None = None
 
 
-class Ending(Struct, frozen=True):
+class MailEnding(Struct, frozen=True):
     """The results of one attempt of one mail, and the events about them."""
 
     rows: Sequence[ResultRow]
@@ -64,16 +64,16 @@ class ResultWriter:
         self._pool = pool
         self._announce = announce
         self._log = log
-        self._queue: Coalescer[Ending, bool] = Coalescer(self._write, batch_max=BATCH_MAX)
+        self._queue: Coalescer[MailEnding, bool] = Coalescer(self._write, batch_max=BATCH_MAX)
 
-    async def write(self, ending: Ending) -> bool:
+    async def write(self, ending: MailEnding) -> bool:
         """Return once the rows are committed; False if the lease was gone: only `sent` is then.
 
         A cancelled attempt may finish this within WRITE_GRACE.
         """
         return await finish(self._queue.submit(ending), within=WRITE_GRACE)
 
-    async def _write(self, endings: Sequence[Ending]) -> Sequence[bool | Exception]:
+    async def _write(self, endings: Sequence[MailEnding]) -> Sequence[bool | Exception]:
         """Write all in one transaction; if one of them is refused, each in its own."""
         try:
             return await self._write_until_available(endings)
@@ -82,7 +82,7 @@ class ResultWriter:
                 return [refused]
         return [each for ending in endings for each in await self._write([ending])]
 
-    async def _write_until_available(self, endings: Sequence[Ending]) -> Sequence[bool]:
+    async def _write_until_available(self, endings: Sequence[MailEnding]) -> Sequence[bool]:
         delays = retry_delays()
         while True:
             try:
@@ -95,7 +95,7 @@ class ResultWriter:
                 )
                 await asyncio.sleep(delay)
 
-    async def _write_once(self, endings: Sequence[Ending]) -> Sequence[bool]:
+    async def _write_once(self, endings: Sequence[MailEnding]) -> Sequence[bool]:
         rows = [row for ending in endings for row in ending.rows]
         async with self._pool.acquire() as db, db.transaction():
             written = await db.fetch(WRITE_RESULTS, msgspec.json.encode(rows).decode())

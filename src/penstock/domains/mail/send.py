@@ -25,8 +25,8 @@ from penstock.domains.mail.metrics import RECIPIENTS, REPLIES, SEND_SECONDS
 from penstock.domains.mail.passage import Gates, Passage
 from penstock.domains.mail.relay import SmtpRelay, choose
 from penstock.domains.mail.relay_state import RelayStates
-from penstock.domains.mail.reply import Reply
-from penstock.domains.mail.results import Ending, ResultRow, ResultWriter, clean
+from penstock.domains.mail.reply import SmtpReply
+from penstock.domains.mail.results import MailEnding, ResultRow, ResultWriter, clean
 from penstock.domains.mail.transmit import NotSent, Replied, SmtpTransaction, Transmit
 from penstock.kernel.item import Dead, Done, Hold, Item, Outcome, Retry, Snooze
 from penstock.limits.admit import LEAVE_GRACE
@@ -50,7 +50,7 @@ ELSEWHERE: frozenset[Class] = frozenset({"relay_fault", "throttled"})
 FINAL: frozenset[Class] = frozenset({"permanent", "permanent_suppress"})
 
 
-class Attempt(Struct, kw_only=True):
+class SendAttempt(Struct, kw_only=True):
     """What this attempt has found out: results that are final, and why others are still open.
 
     A struct, because a worker makes one for every mail (ADR 0009).
@@ -109,7 +109,7 @@ class Send:
             return Dead("the mail is gone")
         if isinstance(mail, BrokenMail):
             return Dead(mail.reason)
-        attempt = Attempt(mail=mail, token=item.token)
+        attempt = SendAttempt(mail=mail, token=item.token)
         refused = await self._run(attempt)
         if refused is not None:
             return refused
@@ -118,7 +118,7 @@ class Send:
             return Retry("the lease was lost before the results were written")
         return outcome
 
-    async def _run(self, attempt: Attempt) -> Outcome | None:
+    async def _run(self, attempt: SendAttempt) -> Outcome | None:
         """Fill the attempt; an outcome is returned if nothing can be sent at all."""
         mail = attempt.mail
         pending: list[int] = []
@@ -172,7 +172,7 @@ class Send:
     # ---------------------------------------------------------------------------- relays
 
     async def _try_relays(
-        self, attempt: Attempt, relays: Sequence[SmtpRelay], pending: Sequence[int]
+        self, attempt: SendAttempt, relays: Sequence[SmtpRelay], pending: Sequence[int]
     ) -> None:
         """Try one relay after the other; never another one after an unknown result."""
         until = monotonic() + self.timeout.total_seconds()
@@ -196,7 +196,7 @@ class Send:
                 return  # Another relay must not be used to evade a limit.
 
     async def _try_relay(
-        self, attempt: Attempt, relay: SmtpRelay, passage: Passage, *, until: float
+        self, attempt: SendAttempt, relay: SmtpRelay, passage: Passage, *, until: float
     ) -> None:
         verdict: Verdict = "unknown"
         cooldown: timedelta | None = None
@@ -215,7 +215,7 @@ class Send:
             await (left if verdict != "unknown" else finish(left, within=LEAVE_GRACE))
 
     async def _transact(
-        self, attempt: Attempt, relay: SmtpRelay, recipients: Sequence[int], *, until: float
+        self, attempt: SendAttempt, relay: SmtpRelay, recipients: Sequence[int], *, until: float
     ) -> None:
         """Send in as many transactions as the relay needs to take all recipients."""
         left = list(recipients)
@@ -240,7 +240,7 @@ class Send:
                 return
 
     async def _downgrade(
-        self, attempt: Attempt, numbers: Sequence[int], failed: NotSent, *, relay: SmtpRelay
+        self, attempt: SendAttempt, numbers: Sequence[int], failed: NotSent, *, relay: SmtpRelay
     ) -> list[int]:
         """Note a failed transaction; return who gets the mail in a message without SMTPUTF8."""
         plain: list[int] = []
@@ -257,7 +257,7 @@ class Send:
         return plain
 
     async def _transmit(
-        self, attempt: Attempt, relay: SmtpRelay, numbers: Sequence[int], *, until: float
+        self, attempt: SendAttempt, relay: SmtpRelay, numbers: Sequence[int], *, until: float
     ) -> Replied | NotSent:
         message = attempt.message
         assert message is not None, "it is built before a relay is tried"
@@ -283,7 +283,13 @@ class Send:
     # --------------------------------------------------------------------------- replies
 
     def _note(
-        self, attempt: Attempt, number: int, reply: Reply, *, relay: SmtpRelay, recipients: int
+        self,
+        attempt: SendAttempt,
+        number: int,
+        reply: SmtpReply,
+        *,
+        relay: SmtpRelay,
+        recipients: int,
     ) -> None:
         """Note what a reply means for one recipient."""
         found = classify(reply, recipients=recipients)
@@ -305,7 +311,7 @@ class Send:
             attempt.open[number] = (found, _shown(reply.code, reply.enhanced, reply.text))
 
     def _note_failure(
-        self, attempt: Attempt, numbers: Sequence[int], failed: NotSent, *, relay: SmtpRelay
+        self, attempt: SendAttempt, numbers: Sequence[int], failed: NotSent, *, relay: SmtpRelay
     ) -> None:
         """Note a transaction without replies: what recipients were refused for still counts."""
         rest: list[int] = []
@@ -332,7 +338,7 @@ class Send:
 
     # --------------------------------------------------------------------------- outcome
 
-    def _outcome(self, attempt: Attempt, *, attempt_no: int) -> Outcome:
+    def _outcome(self, attempt: SendAttempt, *, attempt_no: int) -> Outcome:
         """Decide about the mail; on the last attempt, what is open becomes a failed result."""
         if not attempt.open:
             return _ended(attempt)
@@ -360,17 +366,17 @@ class Send:
             after = GREYLIST_WAITS[min(attempt_no, len(GREYLIST_WAITS)) - 1]
         return Retry(reason, after)
 
-    def _wait(self, attempt: Attempt, classes: set[Class]) -> timedelta:
+    def _wait(self, attempt: SendAttempt, classes: set[Class]) -> timedelta:
         if attempt.refusal is not None:
             return attempt.refusal.after
         return THROTTLE_COOLDOWN if "throttled" in classes else FAULT_WAIT
 
-    async def _record(self, attempt: Attempt) -> bool:
+    async def _record(self, attempt: SendAttempt) -> bool:
         rows = [attempt.rows[number] for number in sorted(attempt.rows)]
         for row in rows:
             self.meter.count(RECIPIENTS, result=row.result)
         events = [_event(attempt.mail, row) for row in rows if row.result in ("sent", "failed")]
-        return await self.writer.write(Ending(rows, events))
+        return await self.writer.write(MailEnding(rows, events))
 
 
 def _plain_recipients(mail: LoadedMail, numbers: Sequence[int]) -> list[int]:
@@ -384,7 +390,7 @@ def _plain_recipients(mail: LoadedMail, numbers: Sequence[int]) -> list[int]:
     return [no for no in numbers if not needs_smtputf8(recipients[no].address.address)]
 
 
-def _verdict(attempt: Attempt, allowed: Sequence[int]) -> tuple[Verdict, timedelta | None]:
+def _verdict(attempt: SendAttempt, allowed: Sequence[int]) -> tuple[Verdict, timedelta | None]:
     """Return the verdict on the relay; one that throttles every recipient starts its cooldown."""
     found = [attempt.open[number][0] for number in allowed if number in attempt.open]
     if len(found) < len(allowed):
@@ -396,7 +402,7 @@ def _verdict(attempt: Attempt, allowed: Sequence[int]) -> tuple[Verdict, timedel
     return "alive", None
 
 
-def _domain_cooldowns(attempt: Attempt, allowed: Sequence[int]) -> dict[str, timedelta]:
+def _domain_cooldowns(attempt: SendAttempt, allowed: Sequence[int]) -> dict[str, timedelta]:
     """Return the domains that throttle while the relay takes mail for others."""
     throttled = {number for number in allowed if attempt.open.get(number, ("",))[0] == "throttled"}
     if not throttled or len(throttled) == len(allowed):
@@ -407,7 +413,7 @@ def _domain_cooldowns(attempt: Attempt, allowed: Sequence[int]) -> dict[str, tim
     }
 
 
-def _ended(attempt: Attempt) -> Outcome:
+def _ended(attempt: SendAttempt) -> Outcome:
     """Return Dead if the mail has failed for anybody, now or in an earlier attempt: a dead mail is
     listed and can be replayed. Suppressed recipients do not count beside others.
     """

@@ -15,7 +15,7 @@ from penstock.domains.mail.classify import classify
 from penstock.domains.mail.errors import UnknownSuppression
 from penstock.domains.mail.event import Announce, MailEvent
 from penstock.domains.mail.inspect import list_recipients
-from penstock.domains.mail.reply import Reply
+from penstock.domains.mail.reply import SmtpReply
 from penstock.domains.mail.unsubscribe import Unsubscription
 from penstock.kernel.audit import audit
 from penstock.kernel.enqueue import check_instant
@@ -26,7 +26,7 @@ SUPPRESS = statement(__package__, "suppress.sql")
 LIST_SUPPRESSIONS = statement(__package__, "list_suppressions.sql")
 REMOVE_SUPPRESSION = statement(__package__, "remove_suppression.sql")
 
-Reason = Literal["hard_bounce", "complaint", "unsubscribe", "manual"]
+SuppressionReason = Literal["hard_bounce", "complaint", "unsubscribe", "manual"]
 
 SOME_REFUSAL = 550  # A report has the enhanced code only.
 
@@ -57,7 +57,7 @@ async def suppress(
     db: Connection,
     address: str,
     *,
-    reason: Reason,
+    reason: SuppressionReason,
     who: str,
     expires_at: datetime | None = None,
     mail_id: int | None = None,
@@ -105,7 +105,9 @@ async def take_bounces(
                 continue
             matched.append(found)
             if found.recipient is not None and _suppresses(found):
-                reason: Reason = "complaint" if found.kind == "complaint" else "hard_bounce"
+                reason: SuppressionReason = (
+                    "complaint" if found.kind == "complaint" else "hard_bounce"
+                )
                 await suppress(db, found.recipient, reason=reason, who=who, mail_id=found.mail_id)
                 suppressed += 1
         if matched:
@@ -129,7 +131,9 @@ def _suppresses(bounce: Bounce) -> bool:
         return True
     if bounce.kind == "soft":
         return False
-    reply = Reply(phase="rcpt", code=SOME_REFUSAL, enhanced=bounce.enhanced, text=bounce.diagnostic)
+    reply = SmtpReply(
+        phase="rcpt", code=SOME_REFUSAL, enhanced=bounce.enhanced, text=bounce.diagnostic
+    )
     return classify(reply) == "permanent_suppress"
 
 

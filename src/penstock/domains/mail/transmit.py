@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from penstock.domains.mail.relay import SmtpRelay
-from penstock.domains.mail.reply import Phase, Reply
+from penstock.domains.mail.reply import SmtpPhase, SmtpReply
 
 
 class SmtpTransaction(Struct, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class SmtpTransaction(Struct, frozen=True, kw_only=True):
 class Replied(Struct, frozen=True):
     """One reply for each recipient, in their order."""
 
-    replies: tuple[Reply, ...]
+    replies: tuple[SmtpReply, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +36,12 @@ class NotSent:
     those that recipients had got before, in their order; None and missing ones got none.
     """
 
-    phase: Phase
+    phase: SmtpPhase
     kind: str
     reason: str
-    reply: Reply | None = None
+    reply: SmtpReply | None = None
     is_unknown: bool = False
-    replies: tuple[Reply | None, ...] = ()
+    replies: tuple[SmtpReply | None, ...] = ()
 
 
 Transmit = Callable[[SmtpRelay, SmtpTransaction], Awaitable[Replied | NotSent]]

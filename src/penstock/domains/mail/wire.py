@@ -7,10 +7,10 @@ from msgspec import Meta, Struct, field
 
 from penstock.contract.paging import Limit as PageLimit
 from penstock.domains.mail import domain_group, inspect, relay, suppression, template_store
-from penstock.domains.mail.inspect import Status
+from penstock.domains.mail.inspect import MailStatus
 from penstock.domains.mail.new_mail import NewAttachment
 from penstock.domains.mail.new_mail import NewMail as Asked
-from penstock.domains.mail.relay import Scope, TlsPolicy
+from penstock.domains.mail.relay import LimitScope, TlsPolicy
 from penstock.kernel.inspect import AttemptView
 
 BATCH_MAX = 1_000
@@ -36,7 +36,7 @@ class MailQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     recipient: AddressText | None = None
     tag: str | None = None
-    status: Status | None = None
+    status: MailStatus | None = None
     from_: Instant | None = field(name="from", default=None)
     until: Instant | None = None
     after: Cursor | None = None
@@ -117,7 +117,7 @@ class Mail(Struct, frozen=True, kw_only=True):
     """A mail and how far it is; the fields are those of the view `mail_outbox`."""
 
     id: int
-    status: Status
+    status: MailStatus
     retry_count: int
     next_attempt_at: Instant
     last_error: str | None
@@ -204,7 +204,7 @@ class Relays(Struct, frozen=True, kw_only=True):
 class Limit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A limit of a relay, a sender, a domain or a group; `*` is for all others of its scope."""
 
-    scope: Scope
+    scope: LimitScope
     name: Annotated[str, Meta(min_length=1, max_length=320)]
     per_second: Annotated[float, Meta(ge=0.001, le=100_000)] | None = None
     per_minute: Annotated[float, Meta(ge=0.01, le=1_000_000)] | None = None
@@ -251,7 +251,7 @@ class NewSuppression(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """An address that gets no mail."""
 
     address: AddressText
-    reason: suppression.Reason = "manual"
+    reason: suppression.SuppressionReason = "manual"
     expires_at: Instant | None = None
 
 
@@ -370,9 +370,9 @@ def to_wire_relay(found: relay.SmtpRelay) -> SmtpRelay:
     )
 
 
-def to_limit(given: Limit) -> relay.Limit:
+def to_limit(given: Limit) -> relay.MailLimit:
     """Return a limit as the domain takes it."""
-    return relay.Limit(
+    return relay.MailLimit(
         scope=given.scope,
         name=given.name,
         per_second=given.per_second,
@@ -382,7 +382,7 @@ def to_limit(given: Limit) -> relay.Limit:
     )
 
 
-def to_wire_limit(found: relay.Limit) -> Limit:
+def to_wire_limit(found: relay.MailLimit) -> Limit:
     """Return a limit for a response."""
     return Limit(
         scope=found.scope,

@@ -7,17 +7,17 @@ imports no domain, and logs nothing: addresses, subjects, bodies and credentials
 from penstock.integrations.smtp.client import Client, Sent, Stats
 from penstock.integrations.smtp.errors import FailureKind, SendFailed
 from penstock.integrations.smtp.relay import Limits, RelayAddress, TlsPolicy
-from penstock.integrations.smtp.reply import Phase, Reply
+from penstock.integrations.smtp.reply import SmtpPhase, SmtpReply
 
 __all__ = [
     "Client",
     "FailureKind",
     "Limits",
-    "Phase",
     "RelayAddress",
-    "Reply",
     "SendFailed",
     "Sent",
+    "SmtpPhase",
+    "SmtpReply",
     "Stats",
     "TlsPolicy",
 ]

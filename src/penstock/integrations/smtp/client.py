@@ -13,7 +13,7 @@ from msgspec import Struct
 from penstock.integrations.smtp.errors import SendFailed
 from penstock.integrations.smtp.pool import RelayPool
 from penstock.integrations.smtp.relay import Limits, RelayAddress
-from penstock.integrations.smtp.reply import Reply
+from penstock.integrations.smtp.reply import SmtpReply
 from penstock.integrations.smtp.session import CLOSING
 from penstock.integrations.smtp.transaction import make_transaction
 
@@ -25,7 +25,7 @@ class Sent(Struct, frozen=True):
     for every mail (ADR 0009).
     """
 
-    replies: tuple[Reply, ...]
+    replies: tuple[SmtpReply, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

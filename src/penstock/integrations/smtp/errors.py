@@ -15,7 +15,7 @@ import aiosmtplib
 
 from penstock.base.errors import Unavailable
 from penstock.base.permits import deadline
-from penstock.integrations.smtp.reply import Phase, Reply, make_reply
+from penstock.integrations.smtp.reply import SmtpPhase, SmtpReply, make_reply
 
 FailureKind = Literal[
     "refused",  # The server refused with a reply.
@@ -42,12 +42,12 @@ class SendFailed(Unavailable):
     """
 
     code: ClassVar[str] = "send-failed"
-    phase: Phase
+    phase: SmtpPhase
     kind: FailureKind
     reason: str
-    reply: Reply | None = None
+    reply: SmtpReply | None = None
     is_unknown: bool = False
-    replies: tuple[Reply | None, ...] = ()
+    replies: tuple[SmtpReply | None, ...] = ()
 
     def __str__(self) -> str:
         """Return what may be logged: not the server's words, which contain addresses."""
@@ -56,7 +56,7 @@ class SendFailed(Unavailable):
 
 
 @asynccontextmanager
-async def translated(phase: Phase) -> AsyncGenerator[None]:
+async def translated(phase: SmtpPhase) -> AsyncGenerator[None]:
     """Raise SendFailed for what aiosmtplib or the system raises in the block."""
     try:
         yield
@@ -64,7 +64,7 @@ async def translated(phase: Phase) -> AsyncGenerator[None]:
         raise translate(failure, phase) from failure
 
 
-def translate(failure: Exception, phase: Phase) -> SendFailed:
+def translate(failure: Exception, phase: SmtpPhase) -> SendFailed:
     """Return what a caller sees of an exception that was raised in `phase`."""
     if phase == "connect" and _is_after_connect(failure):
         phase = "banner"
@@ -100,7 +100,7 @@ def _is_after_connect(failure: Exception) -> bool:
     )
 
 
-def _translate_connect(cause: BaseException | None, phase: Phase) -> SendFailed:
+def _translate_connect(cause: BaseException | None, phase: SmtpPhase) -> SendFailed:
     match cause:
         case ssl.SSLCertVerificationError():
             # OpenSSL sets both attributes below; an error that Python raises has neither.
@@ -119,6 +119,6 @@ def _translate_connect(cause: BaseException | None, phase: Phase) -> SendFailed:
             return SendFailed(phase, "connect", "no connection")
 
 
-def within(until: float, phase: Phase) -> AbstractAsyncContextManager[None]:
+def within(until: float, phase: SmtpPhase) -> AbstractAsyncContextManager[None]:
     """Raise SendFailed if the block has not finished when the loop's time is `until`."""
     return deadline(until, lambda: SendFailed(phase, "timeout", "timed out"))

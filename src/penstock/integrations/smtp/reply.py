@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-Phase = Literal[
+SmtpPhase = Literal[
     "connect", "banner", "ehlo", "starttls", "auth", "mail", "rcpt", "data", "dot", "quit"
 ]
 
@@ -22,20 +22,20 @@ class Malformed(Exception):
     """The server sent bytes that are not an SMTP reply."""
 
 
-class Reply(Struct, frozen=True, kw_only=True):
+class SmtpReply(Struct, frozen=True, kw_only=True):
     """One reply. `enhanced` is its enhanced status code, and `text` the rest, on one line.
 
     The text may contain addresses: show it to people, and never log it. A struct, because there is
     one for every recipient (ADR 0009).
     """
 
-    phase: Phase
+    phase: SmtpPhase
     code: int
     enhanced: str | None
     text: str = ""
 
 
-def make_reply(phase: Phase, code: int, text: str) -> Reply:
+def make_reply(phase: SmtpPhase, code: int, text: str) -> SmtpReply:
     """Return a reply; an enhanced code of another class than `code` is taken for text."""
     enhanced: str | None = None
     lines: list[str] = []
@@ -46,7 +46,7 @@ def make_reply(phase: Phase, code: int, text: str) -> Reply:
             line = line[found.end() :]  # noqa: PLW2901  Each line of a reply repeats it.
         lines.append(line.strip())
     joined = " ".join(line for line in lines if line)
-    return Reply(phase=phase, code=code, enhanced=enhanced, text=joined[:TEXT_LENGTH_MAX])
+    return SmtpReply(phase=phase, code=code, enhanced=enhanced, text=joined[:TEXT_LENGTH_MAX])
 
 
 class ReplyReader:

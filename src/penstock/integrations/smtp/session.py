@@ -12,10 +12,10 @@ from types import MappingProxyType
 from penstock.integrations.smtp.errors import FailureKind, SendFailed
 from penstock.integrations.smtp.reply import (
     Malformed,
-    Phase,
     RawReply,
-    Reply,
     ReplyReader,
+    SmtpPhase,
+    SmtpReply,
     make_reply,
 )
 from penstock.integrations.smtp.transaction import SmtpTransaction, encode_message
@@ -74,7 +74,7 @@ class Session(asyncio.Protocol):
         # With a limit of 0, pause_writing and resume_writing say whether all bytes have left.
         transport.set_write_buffer_limits(high=0)
 
-    async def send(self, transaction: SmtpTransaction, *, until: float) -> tuple[Reply, ...]:
+    async def send(self, transaction: SmtpTransaction, *, until: float) -> tuple[SmtpReply, ...]:
         """Send one message and return a reply for each recipient; raises SendFailed."""
         self._check_features(transaction)
         self.messages += 1
@@ -151,7 +151,7 @@ class Session(asyncio.Protocol):
 
     async def _begin(
         self, transaction: SmtpTransaction, *, until: float
-    ) -> tuple[dict[int, Reply], RawReply | None]:
+    ) -> tuple[dict[int, SmtpReply], RawReply | None]:
         """Send MAIL, RCPT and DATA; return the refused recipients by number, and DATA's reply.
 
         There is no reply to DATA if every recipient was refused.
@@ -223,8 +223,8 @@ class Session(asyncio.Protocol):
         return failed
 
     async def _send_message(
-        self, transaction: SmtpTransaction, refused: Mapping[int, Reply], *, until: float
-    ) -> Reply:
+        self, transaction: SmtpTransaction, refused: Mapping[int, SmtpReply], *, until: float
+    ) -> SmtpReply:
         """Send the message and its final dot; return the reply, which decides about it."""
         if self.is_closed:
             raise self._failure("data", "closed", transaction=transaction, refused=refused)
@@ -290,11 +290,11 @@ class Session(asyncio.Protocol):
 
     def _failure(
         self,
-        phase: Phase,
+        phase: SmtpPhase,
         kind: FailureKind,
         *,
         transaction: SmtpTransaction | None = None,
-        refused: Mapping[int, Reply] = MappingProxyType({}),
+        refused: Mapping[int, SmtpReply] = MappingProxyType({}),
         is_unknown: bool = False,
     ) -> SendFailed:
         """Drop the connection, whose state nobody knows, and return the exception to raise."""
@@ -312,6 +312,6 @@ def _is_accepted(reply: RawReply) -> bool:
     return reply[0] // 100 == 2
 
 
-def _reply(phase: Phase, reply: RawReply) -> Reply:
+def _reply(phase: SmtpPhase, reply: RawReply) -> SmtpReply:
     code, text = reply
     return make_reply(phase, code, text.decode("utf-8", "replace"))

@@ -12,10 +12,10 @@ from penstock.console.output import json_option, print_json, print_record, print
 from penstock.console.values import ITEM_ID, LIMIT, parse_when
 from penstock.domains.mail.inspect import (
     MailFilter,
+    MailStatus,
     MailView,
     PastResult,
     RecipientView,
-    Status,
     list_mails,
     list_past_results,
     list_recipients,
@@ -64,7 +64,7 @@ def list_(
     *,
     recipient: str | None,
     tag: str | None,
-    status: Status | None,
+    status: MailStatus | None,
     from_: str | None,
     until: str | None,
     limit: int,

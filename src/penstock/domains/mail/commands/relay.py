@@ -15,8 +15,8 @@ from penstock.domains.mail.domain_group import (
     put_domain_group,
 )
 from penstock.domains.mail.relay import (
-    Limit,
-    Scope,
+    LimitScope,
+    MailLimit,
     SmtpRelay,
     TlsPolicy,
     list_limits,
@@ -123,7 +123,7 @@ def limit() -> None:
 @data_dir_option
 def set_limit(
     *,
-    scope: Scope,
+    scope: LimitScope,
     name: str,
     per_second: float | None,
     per_minute: float | None,
@@ -132,7 +132,7 @@ def set_limit(
     data_dir: Path | None,
 ) -> None:
     """Set a limit; the name * is for all others. Without any number it is removed."""
-    made = Limit(
+    made = MailLimit(
         scope=scope,
         name=name,
         per_second=per_second,
