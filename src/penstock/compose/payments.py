@@ -21,7 +21,7 @@ from penstock.contract import Domain, Resources, Runtime, Service
 from penstock.domains.outbox.enqueue import (
     AcceptedInstruction,
     NewInstruction,
-    Prepared,
+    PreparedInstruction,
     prepare,
     send_prepared,
 )
@@ -112,7 +112,7 @@ async def send_instructions(
     Who scheduled a payment has produced its instruction, and cannot approve it.
     """
     answers: dict[int, Executed | Refused] = {}
-    prepared: dict[int, Prepared] = {}
+    prepared: dict[int, PreparedInstruction] = {}
     for place, execution in enumerate(executions):
         try:
             prepared[place] = prepare(

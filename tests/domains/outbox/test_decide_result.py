@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from penstock.domains.outbox.reconcile.decide_result import Place, Reported, Status, Step, decide
+from penstock.domains.outbox.reconcile.decide_result import (
+    Place,
+    Reported,
+    ReportedStatus,
+    ReportStep,
+    decide,
+)
 
 DISPATCHED = {"DISPATCHED"}
 SETTLED = {"DISPATCHED", "SETTLED"}
@@ -18,7 +24,7 @@ TWICE: dict[str, Any] = {"tries": 2}
 ONLY_REFUSED: dict[str, Any] = {"is_only_refused": True}
 
 # The status of the report, the states in the archive, where the item is, and what else is known.
-RULES: list[tuple[Status, set[str], Place, dict[str, Any], Step]] = [
+RULES: list[tuple[ReportedStatus, set[str], Place, dict[str, Any], ReportStep]] = [
     # Nothing is known of an acceptance yet.
     ("paid", {"UNKNOWN"}, "in_doubt", {}, "end_paid"),
     ("settled", {"UNKNOWN"}, "in_doubt", {}, "end_paid"),
@@ -68,6 +74,11 @@ RULES: list[tuple[Status, set[str], Place, dict[str, Any], Step]] = [
     ("status", "states", "place", "more", "step"), RULES, ids=[str(n) for n in range(len(RULES))]
 )
 def test_a_report_changes_what_its_rule_says(
-    *, status: Status, states: set[str], place: Place, more: dict[str, Any], step: Step
+    *,
+    status: ReportedStatus,
+    states: set[str],
+    place: Place,
+    more: dict[str, Any],
+    step: ReportStep,
 ) -> None:
     assert decide(Reported(status=status, states=states, place=place, **more)) == step

@@ -176,10 +176,10 @@ class Operator:
         heads = [each for each in waiting if each.item_state != "dead"]
         return heads[0] if heads else dead[-1] if dead and is_followed else None
 
-    async def _stop(self, scope: switch.Scope, name: str | None) -> None:
+    async def _stop(self, scope: switch.ControlScope, name: str | None) -> None:
         await self._try("stop", lambda db: switch.stop(db, scope, name, who=WHO, reason=REASON))
 
-    async def _start(self, scope: switch.Scope, name: str | None) -> None:
+    async def _start(self, scope: switch.ControlScope, name: str | None) -> None:
         await self._try("start", lambda db: switch.start(db, scope, name, who=WHO, reason=REASON))
 
     async def _resume(self, participant: str) -> None:

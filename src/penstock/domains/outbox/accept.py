@@ -9,7 +9,7 @@ from penstock.contract.http import ACQUIRE_TIMEOUT
 from penstock.domains.outbox.enqueue import (
     AcceptedInstruction,
     AcceptResult,
-    Prepared,
+    PreparedInstruction,
     send_prepared,
 )
 from penstock.postgres.pool import Pool
@@ -22,17 +22,19 @@ class InstructionBatcher:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._queue: Coalescer[Prepared, AcceptResult] = Coalescer(
+        self._queue: Coalescer[PreparedInstruction, AcceptResult] = Coalescer(
             self.accept_many, batch_max=BATCH_MAX
         )
 
-    async def accept(self, prepared: Prepared) -> AcceptedInstruction:
+    async def accept(self, prepared: PreparedInstruction) -> AcceptedInstruction:
         """Return once the instruction is committed; raises InstructionConflict."""
         answer = await self._queue.ask(prepared)
         assert isinstance(answer, AcceptedInstruction), "a conflict is raised"
         return answer
 
-    async def accept_many(self, prepared: Sequence[Prepared]) -> Sequence[AcceptResult | Exception]:
+    async def accept_many(
+        self, prepared: Sequence[PreparedInstruction]
+    ) -> Sequence[AcceptResult | Exception]:
         """Accept instructions in one transaction for each sender, in their order."""
         answers: dict[int, AcceptResult | Exception] = {}
         places = sorted(range(len(prepared)), key=lambda place: prepared[place].who)
@@ -42,7 +44,9 @@ class InstructionBatcher:
             answers |= dict(zip(listed, found, strict=True))
         return [answers[place] for place in range(len(prepared))]
 
-    async def _accept(self, prepared: Sequence[Prepared]) -> Sequence[AcceptResult | Exception]:
+    async def _accept(
+        self, prepared: Sequence[PreparedInstruction]
+    ) -> Sequence[AcceptResult | Exception]:
         """Accept instructions together; if the database refuses one, each for itself."""
         async with self._pool.acquire(timeout=ACQUIRE_TIMEOUT.total_seconds()) as db:
             try:

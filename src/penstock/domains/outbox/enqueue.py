@@ -61,7 +61,7 @@ class AcceptedInstruction(Struct, frozen=True, kw_only=True):
     is_new: bool
 
 
-class Prepared(Struct, frozen=True, kw_only=True):
+class PreparedInstruction(Struct, frozen=True, kw_only=True):
     """An instruction that was checked, with its payload as JSON, and who sends it.
 
     Without an `outbox_id` the database makes one.
@@ -130,7 +130,9 @@ class Outbox:
         return _accepted_or_raise(_answers(row)[0])
 
 
-def prepare(instruction: NewInstruction, *, who: str, outbox_id: UUID | None = None) -> Prepared:
+def prepare(
+    instruction: NewInstruction, *, who: str, outbox_id: UUID | None = None
+) -> PreparedInstruction:
     """Check an instruction; raises InvalidInput with the field. Touches no database."""
     for field in ("instruction_id", "participant_id", "idempotency_key"):
         _check_text(field, getattr(instruction, field))
@@ -141,12 +143,12 @@ def prepare(instruction: NewInstruction, *, who: str, outbox_id: UUID | None = N
     text = payload.encode(instruction.payload)
     if _stored_bytes(text) > PAYLOAD_BYTES_MAX:
         raise InvalidInput("payload", f"must have at most {PAYLOAD_BYTES_MAX:,} bytes")
-    return Prepared(instruction=instruction, payload=text, who=who, outbox_id=outbox_id)
+    return PreparedInstruction(instruction=instruction, payload=text, who=who, outbox_id=outbox_id)
 
 
 async def prepare_for_rail(
     instruction: NewInstruction, *, who: str, scheme_of: SchemeOf
-) -> Prepared:
+) -> PreparedInstruction:
     """Do the same as `prepare`, and check the destination if the rail is known."""
     prepared = prepare(instruction, who=who)
     _check_for_rail(instruction, await scheme_of(instruction.rail_type))
@@ -154,7 +156,7 @@ async def prepare_for_rail(
 
 
 async def send_prepared(
-    connection: object, prepared: Sequence[Prepared], *, at: datetime | None = None
+    connection: object, prepared: Sequence[PreparedInstruction], *, at: datetime | None = None
 ) -> list[AcceptResult]:
     """Accept instructions in one statement, in the transaction of `connection`."""
     if not prepared:
@@ -193,7 +195,7 @@ def _check_text(field: str, value: object) -> None:
     check_key(field, cast("str", value))
 
 
-def _arguments(prepared: Sequence[Prepared], *, at: datetime | None) -> tuple[Any, ...]:
+def _arguments(prepared: Sequence[PreparedInstruction], *, at: datetime | None) -> tuple[Any, ...]:
     instructions = [each.instruction for each in prepared]
     return (
         [each.instruction_id for each in instructions],

@@ -11,7 +11,7 @@ from penstock.base.money import plain
 from penstock.domains.outbox.earlier_calls import LateResult, PaidRow, PastCalls
 from penstock.domains.outbox.instruction import Instruction
 from penstock.domains.outbox.rails.rail import LoadedRail, Rails
-from penstock.domains.outbox.verdict import Stop, Verdict
+from penstock.domains.outbox.verdict import ControlVerdict, Stop
 from penstock.kernel.item import Item
 from penstock.postgres.array import to_array
 from penstock.postgres.pool import Connection, Queries, Row
@@ -29,7 +29,7 @@ class Controls(Protocol):
 
     async def load(
         self, db: Connection, instructions: Sequence[Instruction]
-    ) -> Sequence[Verdict]: ...
+    ) -> Sequence[ControlVerdict]: ...
 
 
 class OutboxRef(msgspec.Struct, frozen=True):

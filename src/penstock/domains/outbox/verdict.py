@@ -19,6 +19,6 @@ class Stop:
     code: str
 
 
-Verdict: TypeAlias = Proceed | Stop
+ControlVerdict: TypeAlias = Proceed | Stop
 
 PROCEED = Proceed()

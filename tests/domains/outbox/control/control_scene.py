@@ -18,12 +18,12 @@ from penstock.compose import outbox as composed
 from penstock.contract import Domain, Resources, Runtime
 from penstock.domains.outbox.audit.archive import Archive
 from penstock.domains.outbox.control.checks import Control
-from penstock.domains.outbox.control.limits import Limits, put_limits
+from penstock.domains.outbox.control.limits import AmountLimits, put_limits
 from penstock.domains.outbox.enqueue import NewInstruction, Outbox
 from penstock.domains.outbox.instruction import Instruction
 from penstock.domains.outbox.lanes import LANE
 from penstock.domains.outbox.rails.registry import RailRow, put_rail
-from penstock.domains.outbox.verdict import Proceed, Stop, Verdict
+from penstock.domains.outbox.verdict import ControlVerdict, Proceed, Stop
 from penstock.kernel.api_keys import ApiKey, create_key
 from penstock.kernel.claim import Cursor, Lease, claim
 from penstock.kernel.inspect import ItemView, read_item
@@ -60,7 +60,7 @@ class ListRail:
         verdicts = await Control(clock=self.clock).load(db, instructions)
         return list(zip(instructions, verdicts, strict=True))
 
-    async def send(self, item: Item[tuple[Instruction, Verdict]]) -> Outcome:
+    async def send(self, item: Item[tuple[Instruction, ControlVerdict]]) -> Outcome:
         instruction, verdict = item.payload
         match verdict:
             case Stop(outcome, code):
@@ -159,7 +159,7 @@ class Scene:
         """Set limits for all, unless a scope is given."""
         given: Json = {"scope": "all", "name": None, "currency": "EUR"}
         async with self.app.pool.acquire() as db:
-            await put_limits(db, Limits(**(given | numbers)), who="test")
+            await put_limits(db, AmountLimits(**(given | numbers)), who="test")
 
     async def item(self, outbox_id: UUID) -> ItemView:
         """Return the item of an instruction."""

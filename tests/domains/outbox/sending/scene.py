@@ -28,7 +28,7 @@ from penstock.domains.outbox.reconcile.reconciler import Reconciler
 from penstock.domains.outbox.reconcile.resolve import Resolver
 from penstock.domains.outbox.reconcile.results import Results
 from penstock.domains.outbox.send import HANDLER_TIMEOUT, Send
-from penstock.domains.outbox.verdict import Proceed, Verdict
+from penstock.domains.outbox.verdict import ControlVerdict, Proceed
 from penstock.kernel.claim import Cursor, Lease, SlotRange, claim
 from penstock.kernel.enqueue import enqueue
 from penstock.kernel.item import NewItem
@@ -49,10 +49,14 @@ class Allowing:
     """
 
     def __init__(self) -> None:
-        self.verdict: Verdict = Proceed()
+        self.verdict: ControlVerdict = Proceed()
         self.meanwhile: Callable[[], Awaitable[object]] | None = None
 
-    async def load(self, db: Connection, instructions: Sequence[Instruction]) -> list[Verdict]:  # noqa: ARG002
+    async def load(
+        self,
+        db: Connection,  # noqa: ARG002
+        instructions: Sequence[Instruction],
+    ) -> list[ControlVerdict]:
         if self.meanwhile is not None:
             await self.meanwhile()
         return [self.verdict for _ in instructions]

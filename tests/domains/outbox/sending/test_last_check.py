@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from penstock.domains.outbox.control.approval import reject
-from penstock.domains.outbox.control.limits import Limits, put_limits
+from penstock.domains.outbox.control.limits import AmountLimits, put_limits
 from tests.domains.outbox.sending.ledger import Ledger
 from tests.domains.outbox.sending.scene import Outbox
 
@@ -18,7 +18,7 @@ async def test_a_rejection_after_the_load_stops_the_call(outbox: Outbox, ledger:
         async with outbox.app.pool.acquire() as db:
             await put_limits(
                 db,
-                Limits(scope="all", name=None, currency="EUR", approval_above=Decimal(1)),
+                AmountLimits(scope="all", name=None, currency="EUR", approval_above=Decimal(1)),
                 who="test",
             )
             await reject(db, outbox_id, archive=archive, who="key:ann", reason="unknown payee")

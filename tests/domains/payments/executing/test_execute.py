@@ -12,7 +12,7 @@ from penstock.api import create_app
 from penstock.base.clock import FakeClock
 from penstock.compose import payments
 from penstock.contract import Resources, Runtime
-from penstock.domains.outbox.control.limits import Limits, put_limits
+from penstock.domains.outbox.control.limits import AmountLimits, put_limits
 from penstock.domains.payments.execute import BuiltInEngine, Executed, Execution, Refused
 from penstock.domains.payments.runtime import build as build_domain
 from penstock.kernel.api_keys import create_key
@@ -50,7 +50,7 @@ async def test_the_key_that_scheduled_a_payment_cannot_approve_it(scene: Scene) 
     async with scene.app.pool.acquire() as db:
         await put_limits(
             db,
-            Limits(scope="all", name=None, currency="EUR", approval_above=Decimal(10)),
+            AmountLimits(scope="all", name=None, currency="EUR", approval_above=Decimal(10)),
             who="test",
         )
         first, token = await create_key(db, "both", ["produce", "approve"], who="cli:ann")

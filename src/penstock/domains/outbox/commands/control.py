@@ -14,8 +14,8 @@ from penstock.console.output import confirm, json_option, print_record, print_ro
 from penstock.console.values import LIMIT, parse_when
 from penstock.domains.outbox.commands.announcing import find_archive
 from penstock.domains.outbox.control import operate, suspension, switch
-from penstock.domains.outbox.control.control_scope import Scope, find_notice
-from penstock.domains.outbox.control.decide_many import Filter, Verb, count_many, decide_page
+from penstock.domains.outbox.control.control_scope import ControlScope, find_notice
+from penstock.domains.outbox.control.decide_many import BulkVerb, Filter, count_many, decide_page
 from penstock.domains.outbox.control.gap import list_gaps
 from penstock.kernel.operate import check_decision
 from penstock.postgres.pool import Connection
@@ -39,7 +39,7 @@ def scope_options(command: Command) -> Command:
 
 def read_scope(
     *, is_all: bool, rail: str | None, participant: str | None
-) -> tuple[Scope, str | None]:
+) -> tuple[ControlScope, str | None]:
     """Return the scope and the name that the options give; exactly one of them is allowed."""
     if [is_all, rail is not None, participant is not None].count(True) != 1:
         raise click.UsageError("give one of --all, --rail and --participant")
@@ -213,7 +213,7 @@ COMMANDS = (stop, start, switches, suspend, resume, suspensions, hold, release, 
 
 
 def _decide(
-    verb: Verb,
+    verb: BulkVerb,
     outbox_id: UUID | None,
     *,
     reason: str,

@@ -14,7 +14,7 @@ from penstock.console.values import parse_amount, read_json
 from penstock.domains.outbox.commands.control import echo_notice, read_scope, scope_options
 from penstock.domains.outbox.control import cut_off, limits
 from penstock.domains.outbox.control.control_scope import find_notice
-from penstock.domains.outbox.control.limits import Limits
+from penstock.domains.outbox.control.limits import AmountLimits
 from penstock.domains.outbox.control.suspension import (
     FailurePolicy,
     Policy,
@@ -51,7 +51,7 @@ def set_limit(
 ) -> None:
     """Set or replace limits in one currency."""
     scope, name = read_scope(is_all=is_all, rail=rail, participant=participant)
-    made = Limits(
+    made = AmountLimits(
         scope=scope,
         name=name,
         currency=currency,

@@ -11,7 +11,7 @@ from penstock.console.values import parse_when
 from penstock.domains.outbox.commands.announcing import find_archive
 from penstock.domains.outbox.reconcile.resolve import (
     Decision,
-    Resolution,
+    InstructionResolution,
     Resolver,
     UnknownFilter,
     list_unknown,
@@ -42,7 +42,7 @@ from penstock.domains.outbox.reconcile.resolve import (
 def resolve(  # noqa: PLR0913  One argument per option.
     *,
     outbox_id: UUID | None,
-    resolution: Resolution,
+    resolution: InstructionResolution,
     reason: str,
     reference: str | None,
     is_all: bool,

@@ -38,7 +38,7 @@ LIST_WAITING = statement(__package__, "list_waiting.sql")
 
 WAITING_FOR = (AWAITS_APPROVAL, UNKNOWN_PREFIX + AWAITS_APPROVAL)
 
-Decision = Literal["approved", "rejected"]
+ApprovalDecision = Literal["approved", "rejected"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Approval:
     """A decision, the key it was made with, and why."""
 
     outbox_id: UUID
-    decision: Decision
+    decision: ApprovalDecision
     key_id: str
     reason: str
     decided_at: datetime
@@ -100,7 +100,7 @@ async def list_waiting(db: Queries, *, after: int = 0, limit: int = 100) -> list
 async def _decide(
     db: Connection,
     outbox_id: UUID,
-    decision: Decision,
+    decision: ApprovalDecision,
     *,
     archive: Archive,
     who: str,
@@ -132,7 +132,7 @@ async def _check_person(db: Connection, facts: InstructionFacts, key_id: str) ->
 
 
 async def _read_same(
-    db: Connection, outbox_id: UUID, decision: Decision, *, key_id: str
+    db: Connection, outbox_id: UUID, decision: ApprovalDecision, *, key_id: str
 ) -> Approval:
     row = await db.fetchrow(READ_APPROVAL, outbox_id)
     assert row is not None
@@ -142,7 +142,9 @@ async def _read_same(
     return known
 
 
-async def _check_awaits(db: Connection, facts: InstructionFacts, decision: Decision) -> None:
+async def _check_awaits(
+    db: Connection, facts: InstructionFacts, decision: ApprovalDecision
+) -> None:
     """Refuse a decision that would change nothing, or contradict what has happened."""
     item = await read_item(db, facts.item_id)
     if item is None or item.state in {"done", "dead", "cancelled"}:

@@ -9,7 +9,7 @@ from penstock.calendar.check import OPEN_WITHIN
 from penstock.domains.outbox.control.cut_off import list_calendars, next_send_at
 from penstock.domains.outbox.control.held_reason import AWAITS_APPROVAL, SUSPENDED
 from penstock.domains.outbox.instruction import Instruction
-from penstock.domains.outbox.verdict import PROCEED, Stop, Verdict
+from penstock.domains.outbox.verdict import PROCEED, ControlVerdict, Stop
 from penstock.kernel.item import Dead, Hold, Snooze
 from penstock.postgres.array import to_array
 from penstock.postgres.pool import Connection, Row
@@ -29,7 +29,9 @@ class Control:
 
     clock: Clock
 
-    async def load(self, db: Connection, instructions: Sequence[Instruction]) -> list[Verdict]:
+    async def load(
+        self, db: Connection, instructions: Sequence[Instruction]
+    ) -> list[ControlVerdict]:
         """Return one verdict for each; those that pass are counted in the sum of their day.
 
         A participant must not have two of them: only its head is claimed. The statement commits by
@@ -80,7 +82,7 @@ async def _find_closed(
 
 def _to_verdict(
     row: Row, instruction: Instruction, *, opens_at: datetime | None, now: datetime
-) -> Verdict:
+) -> ControlVerdict:
     if row["stopped_scope"] is not None:
         reason = f"stopped: {row['stopped_scope']} {row['stopped_name']}"
         return Stop(Snooze(STOPPED_FOR, reason), "STOPPED")
@@ -94,14 +96,14 @@ def _to_verdict(
     return _apply_limits(row, instruction)
 
 
-def _to_open(opens_at: datetime | None, *, now: datetime) -> Verdict:
+def _to_open(opens_at: datetime | None, *, now: datetime) -> ControlVerdict:
     if opens_at is None:
         return PROCEED
     until = opens_at.isoformat(timespec="seconds")
     return Stop(Snooze(opens_at - now, f"the rail is closed until {until}"), "CLOSED")
 
 
-def _apply_limits(row: Row, instruction: Instruction) -> Verdict:
+def _apply_limits(row: Row, instruction: Instruction) -> ControlVerdict:
     amount, currency = instruction.amount, instruction.currency
     is_approved = row["decision"] == "approved"
     if row["amount_max"] is not None and amount > row["amount_max"]:

@@ -8,13 +8,13 @@ from penstock.postgres.statement import statement
 
 IS_KNOWN = statement(__package__, "is_known.sql")
 
-Scope = Literal["all", "rail", "participant"]
+ControlScope = Literal["all", "rail", "participant"]
 
 NAME_LENGTH_MAX = 255  # Of an order key, which a participant is.
 EVERY = "*"  # The name of the scope `all`.
 
 
-def check_scope(scope: Scope, name: str | None) -> str:
+def check_scope(scope: ControlScope, name: str | None) -> str:
     """Return the name under which a row is stored; raises InvalidInput."""
     if scope == "all":
         if name not in (None, EVERY):
@@ -27,7 +27,7 @@ def check_scope(scope: Scope, name: str | None) -> str:
     return name
 
 
-async def check_known(db: Queries, scope: Scope, name: str, *, field: str = "name") -> None:
+async def check_known(db: Queries, scope: ControlScope, name: str, *, field: str = "name") -> None:
     """Raise InvalidInput for a rail that does not exist: a mistyped one would stop nothing.
 
     A participant may be set up before its first instruction; `find_notice` names one without any.
@@ -36,7 +36,7 @@ async def check_known(db: Queries, scope: Scope, name: str, *, field: str = "nam
         raise InvalidInput(field, f"there is no rail {name!r}")
 
 
-async def find_notice(db: Queries, scope: Scope, name: str | None) -> str | None:
+async def find_notice(db: Queries, scope: ControlScope, name: str | None) -> str | None:
     """Return what a person should know who has just set this: the name may be mistyped."""
     if scope == "participant" and not await db.fetchval(IS_KNOWN, scope, name):
         return f"participant {name!r} has sent no instruction yet"

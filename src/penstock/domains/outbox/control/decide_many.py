@@ -12,7 +12,7 @@ from penstock.kernel import operate, select
 from penstock.kernel.item import ItemId
 from penstock.postgres.pool import Connection, Queries
 
-Verb = Literal["hold", "release"]
+BulkVerb = Literal["hold", "release"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +27,14 @@ class Filter:
     before: datetime | None = None
 
 
-async def count_many(db: Queries, verb: Verb, only: Filter) -> int:
+async def count_many(db: Queries, verb: BulkVerb, only: Filter) -> int:
     """Return how many match now."""
     return await select.count_selected(db, _select(verb, only), verb, owner=OWNER)
 
 
 async def decide_page(
     db: Connection,
-    verb: Verb,
+    verb: BulkVerb,
     only: Filter,
     *,
     archive: Archive,
@@ -53,7 +53,7 @@ async def decide_page(
         return await select.decide_page(db, _select(verb, only), decide, after=after)
 
 
-def _select(verb: Verb, only: Filter) -> select.Selection:
+def _select(verb: BulkVerb, only: Filter) -> select.Selection:
     return select.Selection(
         lane=LANE,
         state="waiting" if verb == "hold" else "held",

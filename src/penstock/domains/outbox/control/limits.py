@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from penstock.base.errors import InvalidInput
 from penstock.base.money import check_limits, plain
-from penstock.domains.outbox.control.control_scope import Scope, check_known, check_scope
+from penstock.domains.outbox.control.control_scope import ControlScope, check_known, check_scope
 from penstock.domains.outbox.errors import UnknownOutboxLimit
 from penstock.kernel.audit import audit
 from penstock.postgres.pool import Connection, Queries, Row
@@ -25,14 +25,14 @@ NO_NUMBER = "give it or another number; DELETE, or `outbox limit remove`, remove
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class AmountLimits:
     """Limits in one currency. Each number of a participant comes before that of a rail or of all.
 
     Over `amount_max` an instruction fails. Over `approval_above`, or if the participant's sum on a
     day of UTC would be over `day_amount_max`, it waits for an approval.
     """
 
-    scope: Scope
+    scope: ControlScope
     name: str | None
     currency: str
     amount_max: Decimal | None = None
@@ -40,7 +40,7 @@ class Limits:
     day_amount_max: Decimal | None = None
 
 
-async def put_limits(db: Connection, limits: Limits, *, who: str) -> Limits:
+async def put_limits(db: Connection, limits: AmountLimits, *, who: str) -> AmountLimits:
     """Create or replace limits; raises InvalidInput, also if there is no number."""
     name = check_scope(limits.scope, limits.name)
     _check(limits)
@@ -51,14 +51,14 @@ async def put_limits(db: Connection, limits: Limits, *, who: str) -> Limits:
         await db.execute(PUT_LIMITS, limits.scope, name, limits.currency, *numbers)
         await audit(
             db, who, "outbox_limit.changed", subject=f"{limits.scope} {name} {limits.currency}",
-            before=None if row is None else _shown(Limits(**dict(row.items()))),
+            before=None if row is None else _shown(AmountLimits(**dict(row.items()))),
             after=_shown(limits),
         )  # fmt: skip
     return replace(limits, name=name)
 
 
 async def remove_limits(
-    db: Connection, currency: str, *, scope: Scope, name: str | None, who: str
+    db: Connection, currency: str, *, scope: ControlScope, name: str | None, who: str
 ) -> None:
     """Remove the limits of a scope in one currency, or raise UnknownOutboxLimit."""
     stored = check_scope(scope, name)
@@ -68,22 +68,22 @@ async def remove_limits(
             raise UnknownOutboxLimit(scope, stored, currency)
         await audit(
             db, who, "outbox_limit.removed", subject=f"{scope} {stored} {currency}",
-            before=_shown(Limits(**dict(row.items()))),
+            before=_shown(AmountLimits(**dict(row.items()))),
         )  # fmt: skip
 
 
-async def list_limits(db: Queries) -> list[Limits]:
+async def list_limits(db: Queries) -> list[AmountLimits]:
     """Return all limits."""
     return [_to_limits(row) for row in await db.fetch(LIST_LIMITS)]
 
 
-def _to_limits(row: Row) -> Limits:
+def _to_limits(row: Row) -> AmountLimits:
     numbers = {field: row[field] for field in AMOUNTS if row[field] is not None}
     shown = {field: plain(amount) for field, amount in numbers.items()}
-    return Limits(**dict(row.items(), **shown))
+    return AmountLimits(**dict(row.items(), **shown))
 
 
-def _check(limits: Limits) -> None:
+def _check(limits: AmountLimits) -> None:
     check_limits({field: getattr(limits, field) for field in AMOUNTS}, limits.currency)
     if (
         limits.amount_max is not None
@@ -97,7 +97,7 @@ def _check(limits: Limits) -> None:
         raise InvalidInput("amount_max", NO_NUMBER)
 
 
-def _shown(limits: Limits) -> dict[str, str]:
+def _shown(limits: AmountLimits) -> dict[str, str]:
     """Return the numbers that are set, as text: JSON has no exact ones."""
     numbers = {field: getattr(limits, field) for field in AMOUNTS}
     return {field: f"{amount:f}" for field, amount in numbers.items() if amount is not None}

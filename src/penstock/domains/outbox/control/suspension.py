@@ -11,7 +11,7 @@ from typing import Literal
 from uuid import UUID
 
 from penstock.domains.outbox.audit.archive import Archive
-from penstock.domains.outbox.control.control_scope import Scope, check_known, check_scope
+from penstock.domains.outbox.control.control_scope import ControlScope, check_known, check_scope
 from penstock.domains.outbox.control.instruction_facts import lock_facts
 from penstock.domains.outbox.control.operate import release, skip
 from penstock.domains.outbox.control.recheck import apply_decision
@@ -47,7 +47,7 @@ class Suspension:
 class FailurePolicy:
     """What a failed instruction does to its participant: of all, of a rail, or of one."""
 
-    scope: Scope
+    scope: ControlScope
     name: str | None
     policy: Policy
 

@@ -7,7 +7,7 @@ its place, and loses no attempt.
 from dataclasses import dataclass
 from datetime import datetime
 
-from penstock.domains.outbox.control.control_scope import Scope, check_known, check_scope
+from penstock.domains.outbox.control.control_scope import ControlScope, check_known, check_scope
 from penstock.domains.outbox.errors import UnknownSwitch
 from penstock.kernel.audit import audit
 from penstock.kernel.operate import check_decision
@@ -23,7 +23,7 @@ LIST_SWITCHES = statement(__package__, "list_switches.sql")
 class Switch:
     """Something that is stopped; `name` is * for everything."""
 
-    scope: Scope
+    scope: ControlScope
     name: str
     reason: str
     who: str
@@ -31,7 +31,7 @@ class Switch:
 
 
 async def stop(
-    db: Connection, scope: Scope, name: str | None = None, *, who: str, reason: str
+    db: Connection, scope: ControlScope, name: str | None = None, *, who: str, reason: str
 ) -> Switch:
     """Stop it for the next call; a repeat replaces the reason. Raises InvalidInput."""
     check_decision(who=who, reason=reason)
@@ -47,7 +47,7 @@ async def stop(
 
 
 async def start(
-    db: Connection, scope: Scope, name: str | None = None, *, who: str, reason: str
+    db: Connection, scope: ControlScope, name: str | None = None, *, who: str, reason: str
 ) -> None:
     """Start it again, or raise UnknownSwitch. Another switch may still stop a part of it."""
     check_decision(who=who, reason=reason)

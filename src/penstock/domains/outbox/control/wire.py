@@ -10,8 +10,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from penstock.calendar.calendar import Calendar
 from penstock.contract.paging import Limit as PageLimit
 from penstock.domains.outbox.control import approval, gap, limits, suspension, switch
-from penstock.domains.outbox.control.approval import Decision
-from penstock.domains.outbox.control.control_scope import NAME_LENGTH_MAX, Scope
+from penstock.domains.outbox.control.approval import ApprovalDecision
+from penstock.domains.outbox.control.control_scope import NAME_LENGTH_MAX, ControlScope
 from penstock.domains.outbox.control.suspension import Policy
 from penstock.kernel.settle import REASON_LENGTH_MAX
 
@@ -105,7 +105,7 @@ class Approval(Struct, frozen=True, kw_only=True):
     """A second person's decision."""
 
     outbox_id: UUID
-    decision: Decision
+    decision: ApprovalDecision
     key_id: str
     reason: str
     decided_at: Instant
@@ -159,7 +159,7 @@ class GapPage(Struct, frozen=True, kw_only=True):
 class SwitchChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to stop or start, and why; `name` is absent for everything."""
 
-    scope: Scope
+    scope: ControlScope
     reason: Reason
     name: Name | None = None
 
@@ -167,7 +167,7 @@ class SwitchChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Switch(Struct, frozen=True, kw_only=True):
     """Something that is stopped; its name is * for everything."""
 
-    scope: Scope
+    scope: ControlScope
     name: str
     reason: str
     who: str
@@ -202,7 +202,7 @@ class SuspensionPage(Struct, frozen=True, kw_only=True):
 class FailurePolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a failed instruction does; `name` is absent or * for all."""
 
-    scope: Scope
+    scope: ControlScope
     policy: Policy
     name: Name | None = None
     notice: Notice = UNSET
@@ -217,7 +217,7 @@ class FailurePolicies(Struct, frozen=True, kw_only=True):
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits in one currency; `name` is absent or * for all."""
 
-    scope: Scope
+    scope: ControlScope
     currency: Currency
     name: Name | None = None
     amount_max: Amount | None = None
@@ -230,7 +230,7 @@ class LimitsRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which limits; those of all if `scope` and `name` are absent."""
 
     currency: Currency
-    scope: Scope = "all"
+    scope: ControlScope = "all"
     name: Name | None = None
 
 
@@ -256,9 +256,9 @@ class RailCalendars(Struct, frozen=True, kw_only=True):
 # ------------------------------------------------------------------------------ conversions
 
 
-def to_limits(given: Limits) -> limits.Limits:
+def to_limits(given: Limits) -> limits.AmountLimits:
     """Return limits with exact numbers."""
-    return limits.Limits(
+    return limits.AmountLimits(
         scope=given.scope,
         name=given.name,
         currency=given.currency,
@@ -268,7 +268,7 @@ def to_limits(given: Limits) -> limits.Limits:
     )
 
 
-def to_wire_limits(found: limits.Limits, notice: str | None = None) -> Limits:
+def to_wire_limits(found: limits.AmountLimits, notice: str | None = None) -> Limits:
     """Return limits as they are shown."""
     return Limits(
         scope=found.scope,

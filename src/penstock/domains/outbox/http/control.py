@@ -19,7 +19,7 @@ from penstock.domains.outbox.control import (
     wire,
 )
 from penstock.domains.outbox.control.control_scope import find_notice
-from penstock.domains.outbox.control.decide_many import Filter, Verb, count_many, decide_page
+from penstock.domains.outbox.control.decide_many import BulkVerb, Filter, count_many, decide_page
 from penstock.domains.outbox.control.instruction_facts import read_facts
 from penstock.kernel.inspect import read_item
 from penstock.kernel.item import ItemId
@@ -344,7 +344,7 @@ async def _state(db: Connection, which: wire.OutboxRef) -> wire.InstructionState
 
 
 async def _decide_many(
-    call: Call[NoParameters, wire.DecisionOnMany], verb: Verb, *, archive: Archive
+    call: Call[NoParameters, wire.DecisionOnMany], verb: BulkVerb, *, archive: Archive
 ) -> wire.DecidedMany:
     body = call.body
     check_decision(who=call.who, reason=body.reason)

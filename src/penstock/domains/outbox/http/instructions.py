@@ -13,7 +13,7 @@ from penstock.domains.outbox import inspect, wire
 from penstock.domains.outbox.accept import InstructionBatcher
 from penstock.domains.outbox.enqueue import (
     AcceptedInstruction,
-    Prepared,
+    PreparedInstruction,
     SchemeOf,
     prepare_for_rail,
 )
@@ -48,7 +48,7 @@ class Api:
     async def send_batch(self, call: Call[NoParameters, Stream]) -> Content:
         """Accept many instructions, each for itself."""
         entries = await _entries(call.body)
-        prepared: dict[int, Prepared] = {}
+        prepared: dict[int, PreparedInstruction] = {}
         results: dict[int, wire.Result] = {}
         for index, entry in enumerate(entries):
             try:
@@ -61,7 +61,7 @@ class Api:
         answer = msgspec.json.encode([results[index] for index in range(len(entries))])
         return Content(body=answer, media_type=JSON)
 
-    async def _prepare(self, given: wire.NewInstruction, *, who: str) -> Prepared:
+    async def _prepare(self, given: wire.NewInstruction, *, who: str) -> PreparedInstruction:
         new = wire.to_new_instruction(given)
         return await prepare_for_rail(new, who=who, scheme_of=self.scheme_of)
 

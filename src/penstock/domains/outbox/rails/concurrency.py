@@ -19,9 +19,9 @@ class RailConcurrency:
     wait: timedelta = ROOM_WAIT
     _permits: dict[str, Permits] = field(default_factory=dict[str, Permits])
 
-    def place(self, rail_type: str, *, at_most: int) -> "Place":
+    def place(self, rail_type: str, *, at_most: int) -> "RailPlace":
         """Return a place to be taken in a `with` block, at whose end it is given back."""
-        return Place(self, rail_type, at_most)
+        return RailPlace(self, rail_type, at_most)
 
     def enter_now(self, rail_type: str, *, at_most: int) -> bool:
         """Take a place if one is free."""
@@ -48,7 +48,7 @@ class RailConcurrency:
 
 
 @dataclass(slots=True)
-class Place:
+class RailPlace:
     """A place at a rail, for the duration of a `with` block."""
 
     concurrency: RailConcurrency

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 
-Status = Literal["paid", "settled", "returned", "refused"]
+ReportedStatus = Literal["paid", "settled", "returned", "refused"]
 
 # Where the instruction is. `in_doubt`: held, and may have been paid. `waiting` includes those that
 # are held for another reason. `ended`: paid, failed, or removed by retention.
@@ -20,7 +20,7 @@ ReportedClass = Literal["paid", "terminal", "retryable"]
 # an instruction in doubt. `hold`: leave a waiting one to a person. `paid_after_failure`: archive
 # that a failed one was paid. `settled`, `returned`: archive that. `settled_after_refusal`: that
 # too, although a refusal was archived. `contradicted`: only log it.
-Step = Literal[
+ReportStep = Literal[
     "wait",
     "nothing",
     "end_paid",
@@ -34,7 +34,7 @@ Step = Literal[
 ]
 
 # After these the instruction is dispatched, and the same report is decided about once more.
-DISPATCHING_STEPS: AbstractSet[Step] = {"end_paid", "paid_after_failure"}
+DISPATCHING_STEPS: AbstractSet[ReportStep] = {"end_paid", "paid_after_failure"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Reported:
     no report says that it was returned, and one that it was refused.
     """
 
-    status: Status
+    status: ReportedStatus
     states: AbstractSet[str]
     place: Place
     was_paid: bool | None = False
@@ -55,14 +55,14 @@ class Reported:
     is_only_refused: bool = False
 
 
-def decide(report: Reported) -> Step:
+def decide(report: Reported) -> ReportStep:
     """Return the next step; a report about an instruction in doubt may take two."""
     if report.states & {"DISPATCHED", "SETTLED", "RETURNED"}:
         return _refuse_dispatched(report) if report.status == "refused" else _settle(report)
     return _refuse(report) if report.status == "refused" else _pay(report)
 
 
-def _pay(report: Reported) -> Step:
+def _pay(report: Reported) -> ReportStep:
     match report.place:
         case "in_doubt":
             return "end_paid"
@@ -73,7 +73,7 @@ def _pay(report: Reported) -> Step:
             return "wait"
 
 
-def _refuse(report: Reported) -> Step:
+def _refuse(report: Reported) -> ReportStep:
     if report.code_class == "retryable":
         # It decides only about a call that was accepted: whether one was is not known yet, or the
         # lane's backoff decides when the next one is made.
@@ -89,7 +89,7 @@ def _refuse(report: Reported) -> Step:
             return "hold"
 
 
-def _refuse_dispatched(report: Reported) -> Step:
+def _refuse_dispatched(report: Reported) -> ReportStep:
     """A refusal after the acceptance is final, also one that would allow another call.
 
     RETURNED allows the instruction under another key, which must not pay a second time.
@@ -106,7 +106,7 @@ def _refuse_dispatched(report: Reported) -> Step:
     return "contradicted" if report.was_paid else "returned"
 
 
-def _settle(report: Reported) -> Step:
+def _settle(report: Reported) -> ReportStep:
     match report.status:
         case "settled" if "SETTLED" not in report.states:
             if "RETURNED" not in report.states:

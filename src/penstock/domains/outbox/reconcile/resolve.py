@@ -40,7 +40,7 @@ NOT_IN_DOUBT = "it is not in doubt; penstock outbox release tries a failed or he
 
 # `paid`: it left, with the rail's reference. `failed`: it did not leave, and will not. `again`: it
 # did not leave, and is sent again.
-Resolution = Literal["paid", "failed", "again"]
+InstructionResolution = Literal["paid", "failed", "again"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class UnknownFilter:
 class Decision:
     """What a person has found out. `reference` is the rail's, for one that is paid."""
 
-    resolution: Resolution
+    resolution: InstructionResolution
     who: str
     reason: str
     reference: str | None = None

@@ -36,8 +36,8 @@ from penstock.domains.outbox.reconcile.decide_result import (
     DISPATCHING_STEPS,
     Reported,
     ReportedClass,
-    Status,
-    Step,
+    ReportedStatus,
+    ReportStep,
     decide,
 )
 from penstock.domains.outbox.reconcile.resolve import Resolver
@@ -72,7 +72,7 @@ SIGNATURES_MAX = 4  # In one header: a rail that changes its secret sends two.
 
 _SIGNATURE = re.compile(r"t=([0-9]{1,11})((?:,v1=[0-9a-f]{64})+)")
 
-Outcome = Literal["applied", "recorded", "known"]
+ReportOutcome = Literal["applied", "recorded", "known"]
 
 # Returns the secret that a rail signs its reports with; None if it has none.
 SecretOf = Callable[[Queries, str], Awaitable[str | None]]
@@ -82,7 +82,7 @@ SecretOf = Callable[[Queries, str], Awaitable[str | None]]
 class Said:
     """What a report says; `code_class` is that of its code, if it names no status."""
 
-    status: Status
+    status: ReportedStatus
     code_class: ReportedClass | None = None
 
 
@@ -107,7 +107,7 @@ class Report(Struct, frozen=True, kw_only=True):
     instruction_id: str | None = None
     idempotency_key: str | None = None
     reference: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
-    status: Status | None = None
+    status: ReportedStatus | None = None
     code: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
     occurred_at: Annotated[datetime, Meta(tz=True)] | None = None
 
@@ -117,8 +117,8 @@ class Taken:
     """What became of a report: `recorded` is applied later, `known` was applied before."""
 
     outbox_id: UUID
-    status: Status | None
-    outcome: Outcome
+    status: ReportedStatus | None
+    outcome: ReportOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +170,7 @@ class Results:
         self,
         db: Connection,
         outbox_id: UUID,
-        status: Status,
+        status: ReportedStatus,
         *,
         rail_code: str | None,
         rail_reference: str | None,
@@ -276,7 +276,7 @@ class Results:
         return any(rail.classify(code) not in accepted for code in codes if code is not None)
 
     async def _take_step(
-        self, db: Connection, outbox_id: UUID, row: Row, *, step: Step, now: datetime
+        self, db: Connection, outbox_id: UUID, row: Row, *, step: ReportStep, now: datetime
     ) -> bool:
         """Apply what was decided about a result; False if it cannot be applied now."""
         item_id, code, reference = row["item_id"], row["rail_code"], row["rail_reference"]

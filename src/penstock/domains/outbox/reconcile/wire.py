@@ -6,9 +6,9 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from penstock.domains.outbox.reconcile.decide_result import Status
-from penstock.domains.outbox.reconcile.resolve import REFERENCE_LENGTH_MAX, Resolution
-from penstock.domains.outbox.reconcile.results import Outcome
+from penstock.domains.outbox.reconcile.decide_result import ReportedStatus
+from penstock.domains.outbox.reconcile.resolve import REFERENCE_LENGTH_MAX, InstructionResolution
+from penstock.domains.outbox.reconcile.results import ReportOutcome
 
 Text = Annotated[str, Meta(min_length=1, max_length=1000)]
 Reference = Annotated[str, Meta(min_length=1, max_length=REFERENCE_LENGTH_MAX)]
@@ -18,8 +18,8 @@ class TakenResult(Struct, frozen=True, kw_only=True):
     """What became of a report; `status` is null if it decides nothing yet."""
 
     outbox_id: UUID
-    status: Status | None
-    outcome: Outcome
+    status: ReportedStatus | None
+    outcome: ReportOutcome
 
 
 class OutboxRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,7 +31,7 @@ class OutboxRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ResolutionInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a person has found out: `paid` with the rail's reference, `failed`, or `again`."""
 
-    resolution: Resolution
+    resolution: InstructionResolution
     reason: Text
     reference: Reference | None = None
 
@@ -40,7 +40,7 @@ class ResolvedInstruction(Struct, frozen=True, kw_only=True):
     """The instruction that was decided about."""
 
     outbox_id: UUID
-    resolution: Resolution
+    resolution: InstructionResolution
 
 
 class ResolutionOfMany(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,7 +50,7 @@ class ResolutionOfMany(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     needs it, so that nothing is decided that came later. `after` is the `next` of the page before.
     """
 
-    resolution: Resolution
+    resolution: InstructionResolution
     reason: Text
     rail_type: str | None = None
     participant_id: str | None = None

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Payment(Struct, frozen=True, kw_only=True):
+class RequestedPayment(Struct, frozen=True, kw_only=True):
     """What a client asks the simulator to pay."""
 
     key: str

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from penstock.domains.outbox.rails.simulator.entry import Entry, Payment, Totals
+from penstock.domains.outbox.rails.simulator.entry import Entry, RequestedPayment, Totals
 from penstock.domains.outbox.rails.simulator.order import Later, Order
 
 # A booking survives a crash of the machine, not only of the process.
@@ -70,7 +70,7 @@ class Ledger:
         for statement in (*SETTINGS, TABLE, INDEX):
             self._db.execute(statement)
 
-    def book(self, payment: Payment, order: Order) -> tuple[Entry, bool]:
+    def book(self, payment: RequestedPayment, order: Order) -> tuple[Entry, bool]:
         """Record a payment and return its entry, and whether it is new.
 
         A key that is there already returns its first entry, unless the order allows a repeat.
@@ -106,7 +106,7 @@ class Ledger:
         with self._mutex:
             self._db.close()
 
-    def _book(self, payment: Payment, order: Order) -> tuple[Entry, bool]:
+    def _book(self, payment: RequestedPayment, order: Order) -> tuple[Entry, bool]:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             row = None if order.is_repeatable else self._find(payment.key)

@@ -18,7 +18,7 @@ from penstock.domains.outbox.rails.simulator.entry import Entry
 TIMEOUT_SECONDS = 10
 
 
-class Report(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReportTarget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a report goes: a URL on loopback, and the result secret of the rail."""
 
     url: Annotated[str, Meta(pattern=r"^http://127\.0\.0\.1:[0-9]+/")]
@@ -26,7 +26,7 @@ class Report(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rail_type: str = "simulator"
 
 
-def send_report(report: Report, entry: Entry) -> int:
+def send_report(report: ReportTarget, entry: Entry) -> int:
     """Send a report about a payment and return the status of the answer. Blocks."""
     body = msgspec.json.encode(
         {

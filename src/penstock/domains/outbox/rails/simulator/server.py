@@ -18,10 +18,10 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 import msgspec
 from msgspec import Struct
 
-from penstock.domains.outbox.rails.simulator.entry import Entry, Payment, Totals
+from penstock.domains.outbox.rails.simulator.entry import Entry, RequestedPayment, Totals
 from penstock.domains.outbox.rails.simulator.ledger import Ledger
 from penstock.domains.outbox.rails.simulator.order import Later, Moment, Order, OrderBook
-from penstock.domains.outbox.rails.simulator.report import Report, send_report
+from penstock.domains.outbox.rails.simulator.report import ReportTarget, send_report
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ PAGE_MAX = 10_000
 CRASH_STATUS = 137  # As after kill -9.
 
 
-class NewPayment(Struct, frozen=True, kw_only=True):
+class PaymentRequest(Struct, frozen=True, kw_only=True):
     """The body of a payment. `simulate` says how this one fails, if it does."""
 
     instruction_id: str
@@ -50,7 +50,7 @@ class Settlement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     key: str
     code: Later
-    report: Report | None = None
+    report: ReportTarget | None = None
 
 
 class PaymentReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -131,7 +131,7 @@ class Simulator:
         return entries, await self._in_thread(self.ledger.totals)
 
     async def _pay(self, request: _Request) -> tuple[int, bytes]:
-        new = _decode(request.body, NewPayment)
+        new = _decode(request.body, PaymentRequest)
         key = request.headers.get("idempotency-key", new.instruction_id)
         order = self.orders.take(new.instruction_id, new.simulate)
         if not self.is_idempotent:
@@ -140,7 +140,7 @@ class Simulator:
         self._fail(order, "before_booking")
         if not order.is_recorded:
             return order.http_status, _encode(PaymentReply(code=order.code, message="not booked"))
-        payment = Payment(
+        payment = RequestedPayment(
             key=key,
             instruction_id=new.instruction_id,
             outbox_id=new.outbox_id,
