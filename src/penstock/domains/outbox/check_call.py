@@ -30,7 +30,7 @@ class IntendedCall(NamedTuple):
     outbox_id: UUID
 
 
-class Permit(NamedTuple):
+class CallPermit(NamedTuple):
     """Whether a call may be made: until `until` on the clock of `boot_seconds`, unless `stop`."""
 
     until: float
@@ -50,16 +50,16 @@ class CallChecker:
     """Asks the database right before calls."""
 
     pool: Pool
-    _checks: Coalescer[IntendedCall, Permit] = field(init=False)
+    _checks: Coalescer[IntendedCall, CallPermit] = field(init=False)
 
     def __post_init__(self) -> None:
         self._checks = Coalescer(self._check_all, batch_max=CALLS_MAX)
 
-    async def check(self, call: IntendedCall) -> Permit:
+    async def check(self, call: IntendedCall) -> CallPermit:
         """Return whether the call may be made now; raises DatabaseAway."""
         return await self._checks.ask(call)
 
-    async def _check_all(self, calls: Sequence[IntendedCall]) -> list[Permit]:
+    async def _check_all(self, calls: Sequence[IntendedCall]) -> list[CallPermit]:
         tokens, item_ids, rail_types, participant_ids, outbox_ids = zip(*calls, strict=True)
         asked_at = boot_seconds()
         with database_away():
@@ -74,4 +74,4 @@ class CallChecker:
                 timeout=ANSWER_TIMEOUT.total_seconds(),
             )
         # A lease that is over has no time left: its permit was over before it was given.
-        return [Permit(asked_at + (left or 0.0), stop) for left, stop in rows]
+        return [CallPermit(asked_at + (left or 0.0), stop) for left, stop in rows]

@@ -17,7 +17,7 @@ from penstock.base.aio import outcome_of
 from penstock.base.clock import Clock, boot_seconds, instant
 from penstock.base.log import Logger, describe
 from penstock.base.watchdog import Watchdog
-from penstock.domains.outbox.check_call import CallChecker, IntendedCall, Permit
+from penstock.domains.outbox.check_call import CallChecker, CallPermit, IntendedCall
 from penstock.domains.outbox.earlier_calls import (
     LEFT_REASONS,
     AskAgain,
@@ -115,14 +115,14 @@ class Send:
         for a place it is made again.
         """
         checked = await self._check(item, instruction)
-        if not isinstance(checked, Permit):
+        if not isinstance(checked, CallPermit):
             return checked
         with self.concurrency.place(rail.rail_type, at_most=rail.concurrency_max) as place:
             if not place.take_now():
                 if not await place.take():
                     return _full(rail)
                 checked = await self._check(item, instruction)
-                if not isinstance(checked, Permit):
+                if not isinstance(checked, CallPermit):
                     return checked
             return await self._call(instruction, rail, permit=checked)
 
@@ -137,14 +137,14 @@ class Send:
             if not isinstance(finding, MaySend):
                 return _outcome_of(finding)
             checked = await self._check(item, instruction, is_repeat=finding.is_repeat)
-            if not isinstance(checked, Permit):
+            if not isinstance(checked, CallPermit):
                 return checked
             permit = self._limit_to_key(checked, finding)
             if permit.is_over and not checked.is_over:
                 return _unknown("CANNOT_VERIFY", "the key expired before the call")
             return await self._call(instruction, rail, permit=permit, is_repeat=finding.is_repeat)
 
-    def _limit_to_key(self, permit: Permit, finding: MaySend) -> Permit:
+    def _limit_to_key(self, permit: CallPermit, finding: MaySend) -> CallPermit:
         """Return a permit that is over when the rail no longer recognises the key.
 
         The key was valid when the finding was made; since then the machine may have been suspended.
@@ -155,7 +155,12 @@ class Send:
         return permit._replace(until=min(permit.until, boot_seconds() + left))
 
     async def _call(
-        self, instruction: Instruction, rail: LoadedRail, *, permit: Permit, is_repeat: bool = False
+        self,
+        instruction: Instruction,
+        rail: LoadedRail,
+        *,
+        permit: CallPermit,
+        is_repeat: bool = False,
     ) -> Outcome:
         """Call the rail. `is_repeat`: an earlier call under the same key may have paid."""
         self.probe("before_send")
@@ -195,7 +200,7 @@ class Send:
 
     async def _check(
         self, item: AnyItem, instruction: Instruction, *, is_repeat: bool = False
-    ) -> Permit | Snooze | Hold:
+    ) -> CallPermit | Snooze | Hold:
         """Return the permit, or what keeps the call from being made: lease, switch, report.
 
         What may have been paid does not wait like any other: it stays unknown.
