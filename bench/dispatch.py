@@ -26,7 +26,7 @@ from penstock.base import log
 from penstock.base.vault import Vault
 from penstock.domains.webhooks.accept import accept_events
 from penstock.domains.webhooks.domain import LANE
-from penstock.domains.webhooks.event import Accepted, NewEvent
+from penstock.domains.webhooks.event import AcceptedEvent, NewEvent
 from penstock.domains.webhooks.subscription import NewSubscription, SubscriptionService
 from penstock.integrations.http_client import Client, Egress
 from penstock.kernel.api_keys import create_key
@@ -121,7 +121,7 @@ async def accept(scene: Scene, count: int) -> None:
             scene.bench.report.progress(numbers.stop)
 
 
-async def accept_some(db: Connection, events: Sequence[NewEvent]) -> list[Accepted]:
+async def accept_some(db: Connection, events: Sequence[NewEvent]) -> list[AcceptedEvent]:
     """Accept new events that one subscription each wants."""
     accepted = await accept_events(db, events)
     for each in accepted:

@@ -11,7 +11,7 @@ from httpx import AsyncClient
 
 from penstock import Penstock
 from penstock.domains.webhooks.accept import accept_events
-from penstock.domains.webhooks.event import Accepted, NewEvent
+from penstock.domains.webhooks.event import AcceptedEvent, NewEvent
 from tests.api.scene import problem
 from tests.database import run_sql
 from tests.domains.webhooks.scene import JSON, Json, Tenant, body_of, make_tenant
@@ -234,7 +234,7 @@ async def test_one_id_from_many_connections_is_accepted_once(own: Tenant) -> Non
     await own.subscribe()
     event = NewEvent(type="order.paid", data="1", id="e1", tenant=own.name, idempotency_key="k1")
 
-    async def accept() -> Accepted:
+    async def accept() -> AcceptedEvent:
         async with own.penstock.pool.acquire() as db:
             (accepted,) = await accept_events(db, [event])
             return accepted
@@ -250,7 +250,7 @@ async def test_one_key_from_many_connections_makes_one_event(own: Tenant) -> Non
     """The ids are made up on the way, and all but one must be forgotten."""
     event = NewEvent(type="order.paid", data="1", tenant=own.name, idempotency_key="k1")
 
-    async def accept() -> Accepted:
+    async def accept() -> AcceptedEvent:
         async with own.penstock.pool.acquire() as db:
             (accepted,) = await accept_events(db, [event])
             return accepted
@@ -274,7 +274,7 @@ async def test_batches_that_overlap_in_any_order_do_not_stop_each_other(own: Ten
         for number in range(50)
     ]
 
-    async def accept(given: Sequence[NewEvent]) -> list[Accepted]:
+    async def accept(given: Sequence[NewEvent]) -> list[AcceptedEvent]:
         async with own.penstock.pool.acquire() as db:
             return await accept_events(db, given)
 

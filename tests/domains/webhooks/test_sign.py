@@ -25,7 +25,7 @@ from penstock.domains.webhooks.secret import (
     read_public_key,
     read_secret,
 )
-from penstock.domains.webhooks.sign import SIGNATURES_MAX, Refused, Signer, verify
+from penstock.domains.webhooks.sign import SIGNATURES_MAX, SignatureRefused, Signer, verify
 
 MESSAGE_ID = "msg_p5jXN8AQM9LWM0D4loKWxJek"
 BODY = '{"id":"evt_1","type":"order.paid","data":{"total":1.0,"to":"Zoë"}}'.encode()
@@ -342,7 +342,7 @@ def test_a_refusal_says_why_to_people_too() -> None:
 
     refused = verify(sign("standard", NEW), BODY, profile="standard", secrets=secrets, now=later)
 
-    assert refused == Refused("too-old", "it was signed 3600 seconds ago")
+    assert refused == SignatureRefused("too-old", "it was signed 3600 seconds ago")
 
 
 @each_profile

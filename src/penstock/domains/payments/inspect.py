@@ -13,7 +13,7 @@ from penstock.base.errors import InvalidInput
 from penstock.base.money import InstructedAmount
 from penstock.base.paging import cut_page
 from penstock.domains.payments.errors import UnknownPayment
-from penstock.domains.payments.payment import Status
+from penstock.domains.payments.payment import PaymentStatus
 from penstock.kernel.enqueue import check_instant
 from penstock.kernel.inspect import ItemView, read_item
 from penstock.kernel.item import ItemId
@@ -30,7 +30,7 @@ LOOKED_AT_MAX = 1_000  # Payments that one page with a filter looks at: the stat
 class PaymentFilter:
     """Which payments; `from_at` and `until_at` are compared with the scheduled instant."""
 
-    status: Status | None = None
+    status: PaymentStatus | None = None
     item_type: str | None = None
     participant_id: str | None = None
     from_at: datetime | None = None
@@ -51,7 +51,7 @@ class PaymentView:
 
     payment_id: str
     item_type: str
-    status: Status
+    status: PaymentStatus
     amount: str
     currency: str
     debtor: dict[str, Any]

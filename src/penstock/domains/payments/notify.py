@@ -84,9 +84,9 @@ class MailNotification(Struct, frozen=True, kw_only=True):
 NewsT = TypeVar("NewsT", Notification, MailNotification)
 
 # Accept follow-ups in the transaction of the connection.
-Send: TypeAlias = Callable[[Connection, Sequence[NewsT]], Awaitable[None]]
-SendEvents: TypeAlias = Send[Notification]
-SendMails: TypeAlias = Send[MailNotification]
+SendNews: TypeAlias = Callable[[Connection, Sequence[NewsT]], Awaitable[None]]
+SendEvents: TypeAlias = SendNews[Notification]
+SendMails: TypeAlias = SendNews[MailNotification]
 # The last step of an execution, and what follows a result: sends the requested notifications.
 NotifyStep: TypeAlias = Callable[
     [Connection, Sequence[tuple[Notify, Notification]]], Awaitable[None]
@@ -115,7 +115,7 @@ class Notifier:
             await self._send(db, self.send_mails, mails, kind="mail")
 
     async def _send(
-        self, db: Connection, send: Send[NewsT], news: Sequence[NewsT], *, kind: str
+        self, db: Connection, send: SendNews[NewsT], news: Sequence[NewsT], *, kind: str
     ) -> None:
         """Send in a savepoint: a failed notification must not stop the payment.
 

@@ -12,7 +12,7 @@ from penstock.domains.payments.errors import PaymentConflict
 
 # `SCHEDULED` waits, `ACCEPTED` is being executed, `PROCESSING` is with the rail, and `UNKNOWN` may
 # have been paid. The other four are final, except that a settled payment may be returned.
-Status = Literal[
+PaymentStatus = Literal[
     "SCHEDULED",
     "ACCEPTED",
     "PROCESSING",
@@ -89,7 +89,7 @@ class Scheduled(Struct, frozen=True, kw_only=True):
     """
 
     payment_id: str
-    status: Status
+    status: PaymentStatus
     scheduled_at: datetime | None
     item_id: int | None
     is_new: bool
@@ -107,7 +107,7 @@ class Stored(Struct, frozen=True, kw_only=True):
 
     payment_id: str
     content_hash: str
-    status: Status
+    status: PaymentStatus
     scheduled_at: datetime | None
     item_id: int | None
 

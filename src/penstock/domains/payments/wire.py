@@ -17,7 +17,7 @@ from penstock.base.unique_keys import check_unique_keys
 from penstock.contract.paging import Limit
 from penstock.domains.payments import inspect, payment, story
 from penstock.domains.payments.errors import PaymentConflict
-from penstock.domains.payments.payment import PAYMENT, Status
+from penstock.domains.payments.payment import PAYMENT, PaymentStatus
 from penstock.kernel.errors import KeyConflict
 
 BATCH_MAX = 1_000
@@ -39,7 +39,7 @@ class PaymentRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class PaymentQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which page of payments; `from` and `until` are compared with the scheduled instant."""
 
-    status: Status | None = None
+    status: PaymentStatus | None = None
     item_type: Name | None = None
     participant_id: Name | None = None
     from_: Instant | None = field(name="from", default=None)
@@ -101,7 +101,7 @@ class ScheduledPayment(Struct, frozen=True, kw_only=True):
     """The payment is stored. A payment that is known may have moved on."""
 
     payment_id: str
-    status: Status
+    status: PaymentStatus
     scheduled_at: Instant | None
 
 
@@ -111,7 +111,7 @@ class Result(Struct, frozen=True, kw_only=True, omit_defaults=True):
     index: int
     outcome: Literal["scheduled", "existing", "conflict", "invalid", "refused"]
     payment_id: str | None = None
-    status: Status | None = None
+    status: PaymentStatus | None = None
     scheduled_at: Instant | None = None
     code: str | None = None
     detail: str | None = None
@@ -124,7 +124,7 @@ class Payment(Struct, frozen=True, kw_only=True):
 
     payment_id: str
     item_type: str
-    status: Status
+    status: PaymentStatus
     amount: str
     currency: str
     debtor: dict[str, Any]

@@ -26,7 +26,7 @@ ITEM_PREFIX = (
     "item:"  # Event ids reserved for items of lanes, whose slots the kernel takes and frees.
 )
 
-Outcome = Literal[
+AssignOutcome = Literal[
     "assigned", "existing", "conflict", "beyond_horizon", "after_cut_off", "day_full", "exhausted"
 ]
 
@@ -43,7 +43,7 @@ class SlotRequest(Struct, frozen=True, gc=False):
 class Assigned(Struct, frozen=True, gc=False):
     """The result of a request. If the event had a slot before, `slot` is that one."""
 
-    outcome: Outcome
+    outcome: AssignOutcome
     slot: Slot | None
 
 

@@ -12,7 +12,7 @@ from penstock.base.coalesce import Coalescer
 from penstock.base.errors import InvalidInput
 from penstock.contract.http import ACQUIRE_TIMEOUT
 from penstock.domains.webhooks.errors import EventConflict
-from penstock.domains.webhooks.event import Accepted, NewEvent
+from penstock.domains.webhooks.event import AcceptedEvent, NewEvent
 from penstock.domains.webhooks.kafka_message import decode, encode, key_of, with_id
 from penstock.postgres.pool import Connection, Pool, database_away
 from penstock.postgres.statement import statement
@@ -36,7 +36,7 @@ _REFUSED = (
 
 async def accept_events(
     db: Connection, events: Sequence[NewEvent], *, now: datetime | None = None
-) -> list[Accepted]:
+) -> list[AcceptedEvent]:
     """Accept events that `check` has let pass; what became of each is in its outcome."""
     rows = await db.fetch(
         ACCEPT,
@@ -50,7 +50,9 @@ async def accept_events(
         timeout=ACCEPT_TIMEOUT.total_seconds(),
     )
     return [
-        Accepted(outcome=outcome, event_id=event_id, accepted_at=accepted_at, deliveries=deliveries)
+        AcceptedEvent(
+            outcome=outcome, event_id=event_id, accepted_at=accepted_at, deliveries=deliveries
+        )
         for outcome, event_id, accepted_at, deliveries in rows
     ]
 
@@ -60,13 +62,15 @@ class EventBatcher:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._queue: Coalescer[NewEvent, Accepted] = Coalescer(self._accept, batch_max=BATCH_MAX)
+        self._queue: Coalescer[NewEvent, AcceptedEvent] = Coalescer(
+            self._accept, batch_max=BATCH_MAX
+        )
 
-    async def accept(self, event: NewEvent) -> Accepted:
+    async def accept(self, event: NewEvent) -> AcceptedEvent:
         """Return once the event and its deliveries are committed."""
         return await self._queue.ask(event)
 
-    async def _accept(self, events: Sequence[NewEvent]) -> Sequence[Accepted | Exception]:
+    async def _accept(self, events: Sequence[NewEvent]) -> Sequence[AcceptedEvent | Exception]:
         """Accept all in one transaction; if one of them spoils it, each in its own."""
         async with self._pool.acquire(timeout=ACQUIRE_TIMEOUT.total_seconds()) as db:
             try:
@@ -83,12 +87,14 @@ class KafkaEventSink:
     def __init__(self, publish: Publish) -> None:
         self._publish = publish
 
-    async def accept(self, event: NewEvent) -> Accepted:
+    async def accept(self, event: NewEvent) -> AcceptedEvent:
         """Return once the broker has the event. Whether it is known is seen later."""
         event = with_id(event)
         await self._publish(key_of(event), encode(event))
         assert event.id is not None, "it was just given one"
-        return Accepted(outcome="accepted", event_id=event.id, accepted_at=None, deliveries=None)
+        return AcceptedEvent(
+            outcome="accepted", event_id=event.id, accepted_at=None, deliveries=None
+        )
 
 
 async def accept_messages(

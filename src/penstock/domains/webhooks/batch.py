@@ -8,7 +8,7 @@ from penstock.base.errors import InvalidInput
 from penstock.contract.http import ACQUIRE_TIMEOUT, Content, Stream
 from penstock.domains.webhooks import wire
 from penstock.domains.webhooks.accept import accept_events
-from penstock.domains.webhooks.event import Accepted, NewEvent, check, read_data
+from penstock.domains.webhooks.event import AcceptedEvent, NewEvent, check, read_data
 from penstock.postgres.pool import Pool
 
 BODY_BYTES_MAX = 32 * 1024 * 1024
@@ -73,7 +73,7 @@ def _read(entry: msgspec.Raw, data_bytes_max: int) -> NewEvent:
     return read_event(given, data_bytes_max=data_bytes_max)
 
 
-def _result(index: int, accepted: Accepted) -> wire.Result:
+def _result(index: int, accepted: AcceptedEvent) -> wire.Result:
     detail = None
     if accepted.outcome == "conflict":
         detail = "this id was accepted before with another content"

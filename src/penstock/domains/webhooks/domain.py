@@ -17,7 +17,7 @@ from penstock.domains.webhooks.http import Api, endpoints
 from penstock.domains.webhooks.loader import DeliveryLoader, DeliveryRef
 from penstock.domains.webhooks.prepared_subscription import Poster
 from penstock.domains.webhooks.replay import LANE as REPLAY_LANE
-from penstock.domains.webhooks.replay import OWNER, ReplayRef, Step
+from penstock.domains.webhooks.replay import OWNER, ReplayRef, ReplayStep
 from penstock.domains.webhooks.reseal import count_seals
 from penstock.domains.webhooks.settings import WebhookSettings
 from penstock.domains.webhooks.subscription import Checker, SubscriptionService, disable
@@ -85,7 +85,7 @@ def build(
         )
         for lane in (LANE, ORDERED_LANE)
     )
-    replays = Kind(lane=REPLAY_LANE, payload_type=ReplayRef, handle=Step(pool))
+    replays = Kind(lane=REPLAY_LANE, payload_type=ReplayRef, handle=ReplayStep(pool))
     return Runtime(kinds=(*deliveries, replays), endpoints=endpoints(api))
 
 

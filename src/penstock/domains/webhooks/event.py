@@ -20,7 +20,7 @@ IDEMPOTENCY_KEY_LENGTH_MAX = 255
 OUR_TYPES = "penstock."
 TEST_TYPE = "penstock.test"
 
-Outcome = Literal["accepted", "existing", "conflict"]
+AcceptOutcome = Literal["accepted", "existing", "conflict"]
 
 _json = msgspec.json.Decoder(msgspec.Raw)
 _EVENT_ID = re.compile(EVENT_ID)
@@ -40,13 +40,13 @@ class NewEvent(Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
 
 
-class Accepted(Struct, frozen=True, kw_only=True):
+class AcceptedEvent(Struct, frozen=True, kw_only=True):
     """What became of an event. With a conflict nothing was done.
 
     Nobody knows of deliveries yet when a broker has taken the event.
     """
 
-    outcome: Outcome
+    outcome: AcceptOutcome
     event_id: str
     accepted_at: datetime | None
     deliveries: int | None

@@ -12,7 +12,7 @@ from penstock.base.errors import InvalidInput
 from penstock.contract.http import Call, Content, Endpoint, NoParameters, Stream, endpoint
 from penstock.contract.paging import read_id, take_page
 from penstock.domains.webhooks import batch, inspect, wire
-from penstock.domains.webhooks.event import Accepted, NewEvent
+from penstock.domains.webhooks.event import AcceptedEvent, NewEvent
 from penstock.domains.webhooks.replay import (
     BEGINNING,
     NewReplay,
@@ -51,7 +51,7 @@ SUBSCRIPTION_NO_MAX = 2**31 - 1  # Of an integer.
 class EventSink(Protocol):
     """Where single events go: into the database, or to a broker on their way there."""
 
-    async def accept(self, event: NewEvent) -> Accepted: ...
+    async def accept(self, event: NewEvent) -> AcceptedEvent: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,7 @@ async def set_replay(
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReplayStep:
     """The handler of the replay lane."""
 
     pool: Pool

@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock.domains.webhooks.accept import accept_events
-from penstock.domains.webhooks.event import TEST_TYPE, Accepted, NewEvent
+from penstock.domains.webhooks.event import TEST_TYPE, AcceptedEvent, NewEvent
 from penstock.domains.webhooks.subscription import read_subscription
 from penstock.postgres.pool import Connection
 from penstock.postgres.statement import statement
@@ -11,7 +11,7 @@ from penstock.postgres.statement import statement
 SEND_TEST = statement(__package__, "send_test.sql")
 
 
-async def send_test(db: Connection, subscription_id: str) -> Accepted:
+async def send_test(db: Connection, subscription_id: str) -> AcceptedEvent:
     """Accept an event that nobody else gets; raises UnknownSubscription."""
     async with db.transaction():
         found = await read_subscription(db, subscription_id)

@@ -103,7 +103,7 @@ class Signer:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class SignatureRefused:
     """Why a request is not to be trusted: a word to decide by, and a sentence for people."""
 
     word: Literal["missing", "malformed", "too-old", "too-new", "mismatch"]
@@ -118,7 +118,7 @@ def verify(
     secrets: Sequence[Secret | Ed25519PublicKey],
     now: datetime,
     tolerance: timedelta = TOLERANCE,
-) -> Refused | None:
+) -> SignatureRefused | None:
     """Return None if one of `secrets` signed these very bytes near `now`, and else why not.
 
     The profile is the receiver's choice and not read from the headers: GitHub's has no timestamp,
@@ -134,14 +134,16 @@ def verify(
             claim = _read_stripe(given)
         case _:
             assert_never(profile)
-    if isinstance(claim, Refused):
+    if isinstance(claim, SignatureRefused):
         return claim
     if claim.seconds is not None and (refused := _refuse_time(claim.seconds, now, tolerance)):
         return refused
     if len(claim.signatures) > SIGNATURES_MAX:
-        return Refused("malformed", f"there are more than {SIGNATURES_MAX} signatures")
+        return SignatureRefused("malformed", f"there are more than {SIGNATURES_MAX} signatures")
     if not any(_is_signed(claim, body, by=secret) for secret in secrets):
-        return Refused("mismatch", "no signature fits: another secret, or something was changed")
+        return SignatureRefused(
+            "mismatch", "no signature fits: another secret, or something was changed"
+        )
     return None
 
 
@@ -192,15 +194,15 @@ class _Claim:
     signatures: list[str]
 
 
-def _read_standard(prefix: str, given: Mapping[str, str]) -> _Claim | Refused:
+def _read_standard(prefix: str, given: Mapping[str, str]) -> _Claim | SignatureRefused:
     names = [f"{prefix}-id", f"{prefix}-timestamp", f"{prefix}-signature"]
     for name in names:
         if not given.get(name):
-            return Refused("missing", f"there is no header {name}")
+            return SignatureRefused("missing", f"there is no header {name}")
     message_id, seconds, signatures = (given[name] for name in names)
     if "." in message_id:
         # Where the id ends would be in doubt: part of a body could pose as the timestamp.
-        return Refused("malformed", f"{prefix}-id holds a dot")
+        return SignatureRefused("malformed", f"{prefix}-id holds a dot")
     return _Claim(
         seconds=seconds,
         head=f"{message_id}.{seconds}.",
@@ -209,24 +211,24 @@ def _read_standard(prefix: str, given: Mapping[str, str]) -> _Claim | Refused:
     )
 
 
-def _read_github(given: Mapping[str, str]) -> _Claim | Refused:
+def _read_github(given: Mapping[str, str]) -> _Claim | SignatureRefused:
     signature = given.get("x-hub-signature-256")
     if not signature:
-        return Refused("missing", "there is no header X-Hub-Signature-256")
+        return SignatureRefused("missing", "there is no header X-Hub-Signature-256")
     if not signature.startswith("sha256="):
-        return Refused("malformed", "X-Hub-Signature-256 does not begin with sha256=")
+        return SignatureRefused("malformed", "X-Hub-Signature-256 does not begin with sha256=")
     signatures = [signature.removeprefix("sha256=")]
     return _Claim(seconds=None, head="", is_versioned=False, signatures=signatures)
 
 
-def _read_stripe(given: Mapping[str, str]) -> _Claim | Refused:
+def _read_stripe(given: Mapping[str, str]) -> _Claim | SignatureRefused:
     header = given.get("stripe-signature")
     if not header:
-        return Refused("missing", "there is no header Stripe-Signature")
+        return SignatureRefused("missing", "there is no header Stripe-Signature")
     pairs = [part.strip().partition("=") for part in header.split(",")]
     instants = [value for name, _, value in pairs if name == "t"]
     if len(instants) != 1:
-        return Refused("malformed", "Stripe-Signature does not hold one t=")
+        return SignatureRefused("malformed", "Stripe-Signature does not hold one t=")
     return _Claim(
         seconds=instants[0],
         head=f"{instants[0]}.",
@@ -235,14 +237,16 @@ def _read_stripe(given: Mapping[str, str]) -> _Claim | Refused:
     )
 
 
-def _refuse_time(seconds: str, now: datetime, tolerance: timedelta) -> Refused | None:
+def _refuse_time(seconds: str, now: datetime, tolerance: timedelta) -> SignatureRefused | None:
     if not _SECONDS.fullmatch(seconds):
-        return Refused("malformed", "the timestamp is no number of seconds since 1970")
+        return SignatureRefused("malformed", "the timestamp is no number of seconds since 1970")
     age_seconds = now.timestamp() - int(seconds)
     if age_seconds > tolerance.total_seconds():
-        return Refused("too-old", f"it was signed {age_seconds:.0f} seconds ago")
+        return SignatureRefused("too-old", f"it was signed {age_seconds:.0f} seconds ago")
     if age_seconds < -tolerance.total_seconds():
-        return Refused("too-new", f"it was signed {-age_seconds:.0f} seconds ahead of our clock")
+        return SignatureRefused(
+            "too-new", f"it was signed {-age_seconds:.0f} seconds ahead of our clock"
+        )
     return None
 
 

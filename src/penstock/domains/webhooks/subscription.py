@@ -43,7 +43,7 @@ READ_SECRETS = statement(__package__, "read_secrets.sql")
 DISABLE = statement(__package__, "disable.sql")
 INACTIVE_SINCE = statement(__package__, "inactive_since.sql")
 
-State = Literal["active", "paused", "disabled", "deleted"]
+SubscriptionState = Literal["active", "paused", "disabled", "deleted"]
 
 TYPES_MAX = 100
 HEADERS_MAX = 20
@@ -80,7 +80,7 @@ class Subscription:
     filter: str | None
     ordering_key: str | None
     description: str
-    state: State
+    state: SubscriptionState
     state_reason: str | None
     profile: Profile
     rate_limit: float | None

@@ -12,7 +12,7 @@ from penstock.domains.webhooks.errors import EventConflict
 from penstock.domains.webhooks.event import DEFAULT_TENANT, EVENT_ID, TENANT_LENGTH_MAX
 from penstock.domains.webhooks.replay import ReplayState, Which
 from penstock.domains.webhooks.secret import Profile, Scheme
-from penstock.domains.webhooks.subscription import CONCURRENCY, RATE_LIMIT, State
+from penstock.domains.webhooks.subscription import CONCURRENCY, RATE_LIMIT, SubscriptionState
 from penstock.limits import gate
 
 BATCH_MAX = 1_000
@@ -248,7 +248,7 @@ class Subscription(Struct, frozen=True, kw_only=True):
     ordering_key: str | None
     description: str
     active: bool
-    state: State
+    state: SubscriptionState
     state_reason: str | None
     profile: Profile
     rate_limit: float | None
@@ -350,7 +350,7 @@ class ReplayPage(Struct, frozen=True, kw_only=True):
 # ------------------------------------------------------------------------- from the domain
 
 
-def to_wire_accepted(accepted: event.Accepted) -> AcceptedEvent:
+def to_wire_accepted(accepted: event.AcceptedEvent) -> AcceptedEvent:
     """Say that an event is kept; raises EventConflict where another one is."""
     if accepted.outcome == "conflict":
         raise EventConflict(accepted.event_id)

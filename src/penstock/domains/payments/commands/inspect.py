@@ -19,7 +19,7 @@ from penstock.domains.payments.inspect import (
     list_payments,
     read_payment,
 )
-from penstock.domains.payments.payment import Status
+from penstock.domains.payments.payment import PaymentStatus
 from penstock.domains.payments.story import Story, read_story
 from penstock.postgres.pool import Connection
 
@@ -68,7 +68,7 @@ def _places(detail: PaymentDetail, story: Story) -> dict[str, object]:
 
 
 @click.command("list")
-@click.option("--status", type=click.Choice(get_args(Status)), help="Status of the payment.")
+@click.option("--status", type=click.Choice(get_args(PaymentStatus)), help="Status of the payment.")
 @click.option("--type", "item_type", help="Item type.")
 @click.option("--participant", help="Participant that pays.")
 @click.option("--from", "from_", help="Scheduled for then or later.")
@@ -78,7 +78,7 @@ def _places(detail: PaymentDetail, story: Story) -> dict[str, object]:
 @json_option
 def list_(
     *,
-    status: Status | None,
+    status: PaymentStatus | None,
     item_type: str | None,
     participant: str | None,
     from_: str | None,

@@ -49,7 +49,7 @@ EXECUTED = frozenset({ACCEPTED, "PROCESSING", "SETTLED", "RETURNED", "UNKNOWN"})
 
 NOT_DUE_WAIT_MAX = timedelta(minutes=1)
 
-Step: TypeAlias = Callable[[Connection, Execution], Awaitable[str]]
+ExecutionStep: TypeAlias = Callable[[Connection, Execution], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class ExecActivities:
         return "FAILED"
 
     async def _run(
-        self, payment_id: str, context_json: str, *, expected: frozenset[str], step: Step
+        self, payment_id: str, context_json: str, *, expected: frozenset[str], step: ExecutionStep
     ) -> str:
         """Run a step if the payment, which is locked meanwhile, is in an expected status."""
         async with self.pool.acquire() as db, db.transaction():

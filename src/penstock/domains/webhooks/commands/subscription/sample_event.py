@@ -10,7 +10,7 @@ from penstock.domains.webhooks.commands.subscription.typed_options import (
     in_typed_words,
     subscription_argument,
 )
-from penstock.domains.webhooks.event import DEFAULT_TENANT, Accepted
+from penstock.domains.webhooks.event import DEFAULT_TENANT, AcceptedEvent
 from penstock.domains.webhooks.sample_event import send_test
 from penstock.domains.webhooks.subscription import read_subscription
 from penstock.postgres.pool import Connection
@@ -23,7 +23,7 @@ from penstock.postgres.pool import Connection
 def test(*, subscription_id: str, data_dir: Path | None, as_json: bool) -> None:
     """Send an event of the type penstock.test to one subscription, whatever its types are."""
 
-    async def send(db: Connection) -> tuple[Accepted, str]:
+    async def send(db: Connection) -> tuple[AcceptedEvent, str]:
         found = await read_subscription(db, subscription_id)
         return await send_test(db, subscription_id), found.tenant
 
