@@ -187,7 +187,7 @@ async def _read_pages(
 # ------------------------------------------------------------------------------------- enqueue
 
 
-class Line(msgspec.Struct, forbid_unknown_fields=True):
+class ItemLine(msgspec.Struct, forbid_unknown_fields=True):
     """One line of a file of items."""
 
     payload: Any
@@ -313,7 +313,7 @@ def counted(items: Iterable[NewItem]) -> Generator[Iterator[NewItem]]:
 
 def _read_lines(source: BinaryIO) -> Iterator[NewItem]:
     """Yield the items of a file; raises InvalidInput with the number of the line."""
-    decoder = msgspec.json.Decoder(Line)
+    decoder = msgspec.json.Decoder(ItemLine)
     number = 0
     try:
         while text := source.readline(LINE_BYTES_MAX):
@@ -324,7 +324,7 @@ def _read_lines(source: BinaryIO) -> Iterator[NewItem]:
         raise InvalidInput(f"line {number}, {refused.field}", refused.reason) from refused
 
 
-def _to_item(decoder: msgspec.json.Decoder[Line], text: bytes) -> NewItem:
+def _to_item(decoder: msgspec.json.Decoder[ItemLine], text: bytes) -> NewItem:
     try:
         line = decoder.decode(text)
     except msgspec.ValidationError as refused:

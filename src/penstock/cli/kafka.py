@@ -16,7 +16,7 @@ from penstock.compose.payments import payment_consumer
 from penstock.compose.webhooks import event_consumer
 from penstock.console.database import data_dir_option, find_dsn, no_migrate_option
 from penstock.console.output import json_option, print_json
-from penstock.console.process import Stop, check_host, run_until_stopped
+from penstock.console.process import StopSignal, check_host, run_until_stopped
 from penstock.contract import Service
 from penstock.domains.payments.schedule import Payments
 from penstock.domains.payments.topics import PaymentTopics
@@ -74,7 +74,7 @@ def consume(
     app.migrates = app.migrates and not no_migrate
     check_host(metrics_host)
 
-    async def run(stop: Stop) -> None:
+    async def run(stop: StopSignal) -> None:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(app)
             consumer, started = _consumer(what, app)
@@ -92,7 +92,7 @@ def consume(
 
 async def _deliver_beside(app: Penstock, consuming: Coroutine[Any, Any, None]) -> None:
     """Run the worker beside the consumer; it stops last, to deliver what was accepted."""
-    stop = Stop()
+    stop = StopSignal()
     async with alongside(app.run_sweeper()), asyncio.TaskGroup() as group:
         spawn(group, work_until_asked(app, stop), name="worker")
         await consuming

@@ -13,7 +13,7 @@ from penstock.app import Penstock
 from penstock.base.aio import spawn, supervise
 from penstock.base.errors import MissingExtra
 from penstock.base.settings import settings
-from penstock.console.process import Stop
+from penstock.console.process import StopSignal
 from penstock.postgres.embedded import embedded_server
 
 
@@ -71,7 +71,7 @@ async def listening(
             stop.set()
 
 
-async def work_until_asked(app: Penstock, stop: Stop, lanes: list[str] | None = None) -> None:
+async def work_until_asked(app: Penstock, stop: StopSignal, lanes: list[str] | None = None) -> None:
     """Run the handlers until a stop is requested; restart them if they fail."""
 
     async def work() -> None:

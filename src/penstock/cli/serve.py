@@ -12,7 +12,7 @@ from penstock.cli.lifetime import listening
 from penstock.cli.load import load_app
 from penstock.console.database import data_dir_option, find_dsn, no_migrate_option
 from penstock.console.output import json_option, print_json
-from penstock.console.process import Stop, check_host, run_until_stopped
+from penstock.console.process import StopSignal, check_host, run_until_stopped
 
 
 @click.command()
@@ -41,7 +41,7 @@ def serve(
     check_host(chosen_host)
     chosen_port = settings().port if port is None else port
 
-    async def run(stop: Stop) -> None:
+    async def run(stop: StopSignal) -> None:
         prepare = partial(ensure_given_key, app)
         async with app, listening(app, host=chosen_host, port=chosen_port, prepare=prepare) as url:
             stop.started()

@@ -20,7 +20,7 @@ from penstock.console.database import (
     no_migrate_option,
 )
 from penstock.console.output import json_option, print_json, print_rows
-from penstock.console.process import Stop, check_host, run_until_stopped
+from penstock.console.process import StopSignal, check_host, run_until_stopped
 from penstock.domains.payments.schedule import Payments
 
 NAMES = ("dispatch", "init", "exec")
@@ -79,7 +79,7 @@ def worker(
     check_host(metrics_host)
     names = [name for name in NAMES if not only or name in only]
 
-    async def run(stop: Stop) -> None:
+    async def run(stop: StopSignal) -> None:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(app)
             started: dict[str, Any] = {"workers": names}

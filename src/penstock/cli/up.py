@@ -13,7 +13,7 @@ from penstock.cli.lifetime import listening, opened, work_until_asked
 from penstock.cli.load import load_app
 from penstock.console.database import data_dir_option, no_migrate_option
 from penstock.console.output import json_option, print_json, print_lines
-from penstock.console.process import Stop, check_host, run_until_stopped
+from penstock.console.process import StopSignal, check_host, run_until_stopped
 from penstock.postgres.pool import address
 
 
@@ -54,7 +54,7 @@ def up(
     check_host(chosen_host)
     chosen_port = settings().port if port is None else port
 
-    async def run(stop: Stop) -> None:
+    async def run(stop: StopSignal) -> None:
         token: str | None = None
 
         async def prepare() -> None:

@@ -17,7 +17,7 @@ from penstock.cli.lifetime import listening, work_until_asked
 from penstock.cli.load import load_app
 from penstock.console.database import ask, data_dir_option, find_dsn, no_migrate_option
 from penstock.console.output import json_option, print_json, print_rows
-from penstock.console.process import Stop, check_host, run_until_stopped
+from penstock.console.process import StopSignal, check_host, run_until_stopped
 from penstock.kernel.heartbeat import list_workers
 
 
@@ -60,7 +60,7 @@ def worker(
     app.dsn, app.data_dir = app.dsn or find_dsn(data_dir), app.data_dir or data_dir
     check_host(metrics_host)
 
-    async def run(stop: Stop) -> None:
+    async def run(stop: StopSignal) -> None:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(app)
             await stack.enter_async_context(alongside(app.run_sweeper()))

@@ -33,7 +33,7 @@ DUPLICATE_SECONDS = 0.5
 
 
 @dataclass(slots=True)
-class Stop:
+class StopSignal:
     """What a signal does.
 
     During the start it cancels the process. Later the first one requests a clean stop, and a second
@@ -121,7 +121,7 @@ def outlive_reader(stream: TextIO) -> TextIO:
 
 
 def run_until_stopped(
-    work: Callable[[Stop], Coroutine[Any, Any, None]], *, needs_reader: bool = False
+    work: Callable[[StopSignal], Coroutine[Any, Any, None]], *, needs_reader: bool = False
 ) -> None:
     """Run `work` until it ends by itself or a signal ends it; raises what it raises.
 
@@ -136,9 +136,9 @@ def run_until_stopped(
         sys.exit(Exit.INTERRUPTED)
 
 
-async def _run(work: Callable[[Stop], Coroutine[Any, Any, None]]) -> bool:
+async def _run(work: Callable[[StopSignal], Coroutine[Any, Any, None]]) -> bool:
     """Return whether it ended cleanly: by itself, or after one signal."""
-    stop = Stop()
+    stop = StopSignal()
     process = asyncio.current_task()
     assert process is not None, "a coroutine runs in a task"
     for number in SIGNALS:

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from penstock.web.fast_path import NAME, CorkedTransport, FastPath
 from penstock.web.metrics import EXPIRED, REFUSED
-from penstock.web.refusal import MALFORMED, Refusal
+from penstock.web.refusal import MALFORMED, RequestRefusal
 from penstock.web.request_wrapper import RequestWrapper
 
 # Browsers and proxies send 8 KiB at most, with large cookies. A head that never ends is refused at
@@ -34,18 +34,20 @@ _NEVER = float("inf")
 
 _CHECKED_HEADERS = frozenset({b"authorization", b"expect", b"host", b"transfer-encoding"})
 
-HEAD_TOO_LARGE = Refusal(
+HEAD_TOO_LARGE = RequestRefusal(
     431, "headers-too-large", f"the headers or the trailers are over {HEAD_BYTES_MAX} bytes"
 )
-TOO_MANY_HEADERS = Refusal(
+TOO_MANY_HEADERS = RequestRefusal(
     431, "headers-too-large", f"the request has more than {HEADERS_MAX} headers"
 )
-URL_TOO_LONG = Refusal(414, "url-too-long", f"the URL is over {URL_BYTES_MAX} bytes")
+URL_TOO_LONG = RequestRefusal(414, "url-too-long", f"the URL is over {URL_BYTES_MAX} bytes")
 
-HEAD_TOO_SLOW = Refusal(408, "head-too-slow", "the head of the request arrived too slowly")
-TWO_KEYS = Refusal(400, "bad-request", "the request has more than one Authorization header")
-WRONG_CODING = Refusal(400, "bad-request", "the only Transfer-Encoding that is accepted is chunked")
-WRONG_HOST = Refusal(400, "bad-request", "the request needs exactly one Host header")
+HEAD_TOO_SLOW = RequestRefusal(408, "head-too-slow", "the head of the request arrived too slowly")
+TWO_KEYS = RequestRefusal(400, "bad-request", "the request has more than one Authorization header")
+WRONG_CODING = RequestRefusal(
+    400, "bad-request", "the only Transfer-Encoding that is accepted is chunked"
+)
+WRONG_HOST = RequestRefusal(400, "bad-request", "the request needs exactly one Host header")
 
 # What a connection waits for. While a handler runs ("response") its own timeouts apply.
 Phase = Literal["first_byte", "head", "response", "unread", "unsent", "idle", "close"]
@@ -80,8 +82,8 @@ class Protocol(HttpToolsProtocol):
         self._unread_bytes = 0
         self._host_count = 0
         self._has_key = False
-        self._failure: Refusal | None = None
-        self._refusal: Refusal | None = None  # Sent once earlier requests are answered.
+        self._failure: RequestRefusal | None = None
+        self._refusal: RequestRefusal | None = None  # Sent once earlier requests are answered.
         self._is_discarding = False
         self._may_linger = True
 
@@ -269,12 +271,12 @@ class Protocol(HttpToolsProtocol):
         if self._host_count or not is_old:
             self._fail(WRONG_HOST)
 
-    def _fail(self, refusal: Refusal) -> NoReturn:
+    def _fail(self, refusal: RequestRefusal) -> NoReturn:
         """Stop the parser from inside one of its callbacks."""
         self._failure = refusal
         raise ValueError(refusal.code)
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: RequestRefusal) -> None:
         """Answer with an error, after the responses to earlier requests, and close."""
         self._is_discarding = True
         if self._part == "body":
@@ -288,7 +290,7 @@ class Protocol(HttpToolsProtocol):
         else:
             self._send(refusal)
 
-    def _interrupt(self, refusal: Refusal) -> None:
+    def _interrupt(self, refusal: RequestRefusal) -> None:
         """End the request in progress, whose body cannot be parsed."""
         cycle = self.cycle
         if cycle.response_complete:
@@ -303,7 +305,7 @@ class Protocol(HttpToolsProtocol):
     def _is_answering(self) -> bool:
         return bool(self.cycle) and not self.cycle.response_complete
 
-    def _send(self, refusal: Refusal) -> None:
+    def _send(self, refusal: RequestRefusal) -> None:
         app = self._requests()
         app.meter.count(REFUSED, code=refusal.code)
         app.log.info("request.refused", status=refusal.status, code=refusal.code)

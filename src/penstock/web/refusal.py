@@ -13,7 +13,7 @@ from penstock.web.request_wrapper import SECURITY_HEADER_LINES, new_id
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RequestRefusal:
     """One way to refuse; `code` is the type of its problem+json."""
 
     status: int
@@ -43,4 +43,4 @@ class Refusal:
             yield b"retry-after: %d\r\n" % self.retry_after.total_seconds()
 
 
-MALFORMED = Refusal(400, "bad-request", "this is not a valid HTTP request")
+MALFORMED = RequestRefusal(400, "bad-request", "this is not a valid HTTP request")

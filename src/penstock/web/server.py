@@ -16,13 +16,13 @@ from penstock.base.errors import BadSetting
 from penstock.base.settings import settings
 from penstock.web.accept import Acceptor, default_connections_max
 from penstock.web.protocol import Protocol, Timeouts
-from penstock.web.refusal import Refusal
+from penstock.web.refusal import RequestRefusal
 from penstock.web.request_wrapper import RequestWrapper
 
 BACKLOG = 2048  # A burst of new connections waits in the operating system, and is not refused.
 DEADLINES_CHECKED_EVERY = timedelta(seconds=1)  # One pass over all connections is 1 ms for 10,000.
 
-FULL = Refusal(
+FULL = RequestRefusal(
     503,
     "too-many-connections",
     "this process has as many connections as it may; try again later",

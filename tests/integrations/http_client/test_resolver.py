@@ -17,7 +17,7 @@ from penstock.integrations.http_client import (
     parse_url,
 )
 from penstock.integrations.http_client.connection import _check_peer
-from penstock.integrations.http_client.resolver import Resolver, look_up
+from penstock.integrations.http_client.resolver import HostResolver, look_up
 from tests.integrations.http_client.scene import LOOPBACK, fail, knowing, post
 from tests.integrations.http_client.vectors import REFUSED_HOSTS
 from tests.receiver import PATIENCE, receiving
@@ -252,7 +252,7 @@ async def test_an_unexpected_exception_of_a_lookup_is_raised() -> None:
 
 async def test_the_cache_of_names_is_limited() -> None:
     lookup = Changing(["127.0.0.1"])
-    resolver = Resolver(LOOPBACK, ttl=TTL, lookup=lookup, cached_max=5)
+    resolver = HostResolver(LOOPBACK, ttl=TTL, lookup=lookup, cached_max=5)
     until = asyncio.get_running_loop().time() + PATIENCE
 
     for number in range(20):

@@ -15,7 +15,7 @@ from penstock.cli.demo import picture
 from penstock.compose.temporal import is_installed
 from penstock.console.exits import Exit
 from penstock.console.output import json_option, print_json, print_lines, progress_bar
-from penstock.console.process import Stop, freeze_loaded_objects, run_until_stopped
+from penstock.console.process import StopSignal, freeze_loaded_objects, run_until_stopped
 
 if TYPE_CHECKING:
     from penstock.cli.demo.figures import Figures
@@ -80,7 +80,7 @@ def demo(
         configure("error", settings().log_format)
     flows: list[Flow] = []
 
-    async def run(_stop: Stop) -> None:
+    async def run(_stop: StopSignal) -> None:
         with progress_bar() as progress:
             freeze_loaded_objects()
             flows.append(

@@ -18,7 +18,7 @@ from penstock.cli.demo.figures import Counted, Figures, Wanted, summarise
 from penstock.cli.demo.prepare import limit_of, prepare
 from penstock.cli.demo.receivers import receiving_events, receiving_mails
 from penstock.cli.demo.tally import Tally
-from penstock.cli.demo.workers import TEMPORAL_WORKER, WORKER, Workers, working
+from penstock.cli.demo.workers import TEMPORAL_WORKER, WORKER, DemoWorkers, working
 from penstock.compose.domains import BUILT_IN
 from penstock.domains.outbox.rails.registry import SIMULATOR, list_rails
 from penstock.domains.outbox.rails.simulator.ledger import Ledger
@@ -213,7 +213,7 @@ class _Watch:
             ]
             self._show()
 
-    async def until_over(self, due_at: datetime, workers: Workers, *, kills: bool) -> None:
+    async def until_over(self, due_at: datetime, workers: DemoWorkers, *, kills: bool) -> None:
         """Return once everything has arrived, or nothing moves any more."""
         self._moved_at = max(time.time(), due_at.timestamp())
         async with AsyncExitStack() as stack:

@@ -35,7 +35,7 @@ class _Worker:
 
 
 @dataclass(slots=True, kw_only=True)
-class Workers:
+class DemoWorkers:
     """The running workers, the oldest first, and when others were killed."""
 
     folder: Path
@@ -96,9 +96,9 @@ class Workers:
 @asynccontextmanager
 async def working(
     folder: Path, commands: Sequence[Sequence[str]], *, variables: Mapping[str, str]
-) -> AsyncGenerator[Workers]:
+) -> AsyncGenerator[DemoWorkers]:
     """Run a worker for each command on the database of a data folder while the body runs."""
-    workers = Workers(folder=folder, variables=variables)
+    workers = DemoWorkers(folder=folder, variables=variables)
     try:
         for command in commands:
             await workers.start(command)

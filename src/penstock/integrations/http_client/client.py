@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from penstock.base.errors import InvalidInput
 from penstock.base.permits import Permits
-from penstock.integrations.http_client.connection import Connection, connect
+from penstock.integrations.http_client.connection import HttpConnection, connect
 from penstock.integrations.http_client.egress import Egress, EgressRefused
 from penstock.integrations.http_client.errors import failure
 from penstock.integrations.http_client.pool import ConnectionPool, Limits
@@ -27,7 +27,7 @@ from penstock.integrations.http_client.request import (
     parse_url,
     prepare_route,
 )
-from penstock.integrations.http_client.resolver import Lookup, Resolver, look_up
+from penstock.integrations.http_client.resolver import HostResolver, Lookup, look_up
 from penstock.integrations.http_client.response import Response
 
 
@@ -57,7 +57,7 @@ class Client:
         limits = limits or Limits()
         self._egress = egress
         self._tls = tls or _system_tls()
-        self._resolver = Resolver(egress, ttl=limits.lookup_ttl, lookup=lookup)
+        self._resolver = HostResolver(egress, ttl=limits.lookup_ttl, lookup=lookup)
         self._pool = ConnectionPool(limits)
         # One permit per request in progress. There are as many permits as connections, so a
         # request with a permit finds a free connection or an idle one to replace.
@@ -164,7 +164,7 @@ class Client:
         finally:
             self._permits.release()
 
-    async def _open(self, target: Target, until: float) -> Connection:
+    async def _open(self, target: Target, until: float) -> HttpConnection:
         self._check_open()
         addresses = await self._resolver.resolve(target, until=until)
         self._check_open()

@@ -23,7 +23,7 @@ ADDRESSES_MAX = 4  # A name may have dozens of addresses; trying more rarely hel
 
 
 async def connect(
-    connection: "Connection",
+    connection: "HttpConnection",
     target: Target,
     addresses: Sequence[str],
     *,
@@ -42,7 +42,7 @@ async def connect(
         raise
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """Calls `on_idle` when it is ready for the next request, and `on_closed` once, at its end.
 
     The pool calls `expire` when the loop's time is `until`: the deadline of the request in
@@ -71,8 +71,8 @@ class Connection(asyncio.Protocol):
         parser: ResponseParser,
         *,
         expires_at: float,
-        on_idle: Callable[["Connection"], None],
-        on_closed: Callable[["Connection"], None],
+        on_idle: Callable[["HttpConnection"], None],
+        on_closed: Callable[["HttpConnection"], None],
     ) -> None:
         self.origin = origin
         self.expires_at = expires_at
@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
 
 
 async def _connect_any(
-    connection: Connection, port: int, addresses: Sequence[str], *, until: float
+    connection: HttpConnection, port: int, addresses: Sequence[str], *, until: float
 ) -> asyncio.Transport:
     """Try the addresses in order; each gets an equal share of the remaining time."""
     loop = asyncio.get_running_loop()
@@ -231,7 +231,7 @@ async def _connect_any(
 
 
 async def _connect_to(
-    connection: Connection, port: int, address: str, *, until: float
+    connection: HttpConnection, port: int, address: str, *, until: float
 ) -> asyncio.Transport:
     """Connect to a literal address, so that no name is resolved again."""
     loop = asyncio.get_running_loop()
@@ -254,7 +254,7 @@ def _check_peer(transport: asyncio.Transport, address: str) -> None:
 
 
 async def _start_tls(
-    connection: Connection,
+    connection: HttpConnection,
     transport: asyncio.Transport,
     host: str,
     *,

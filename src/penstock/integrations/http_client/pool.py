@@ -5,7 +5,7 @@ import resource
 from dataclasses import dataclass
 from datetime import timedelta
 
-from penstock.integrations.http_client.connection import Connection
+from penstock.integrations.http_client.connection import HttpConnection
 from penstock.integrations.http_client.response import ResponseParser
 
 # One timer checks all connections, so a deadline is detected up to this late. A timer per request
@@ -50,8 +50,8 @@ class ConnectionPool:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._idle_seconds = limits.idle_time.total_seconds()
-        self._open: set[Connection] = set()
-        self._idle: dict[str, list[Connection]] = {}
+        self._open: set[HttpConnection] = set()
+        self._idle: dict[str, list[HttpConnection]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # Set with the first connection.
 
@@ -65,7 +65,7 @@ class ConnectionPool:
         """Return the number of connections that wait for a request."""
         return sum(len(stack) for stack in self._idle.values())
 
-    def take(self, origin: str) -> Connection | None:
+    def take(self, origin: str) -> HttpConnection | None:
         """Return an idle connection to this origin on which nothing has arrived, or None."""
         while stack := self._idle.get(origin):
             connection = stack.pop()
@@ -76,13 +76,13 @@ class ConnectionPool:
             connection.drop()
         return None
 
-    def begin(self, origin: str) -> Connection:
+    def begin(self, origin: str) -> HttpConnection:
         """Return a connection to be opened; at the limit, the oldest idle one is dropped."""
         limits = self._limits
         if len(self._open) >= limits.connections_max:
             self._drop_oldest()
         self._loop = asyncio.get_running_loop()
-        connection = Connection(
+        connection = HttpConnection(
             origin,
             ResponseParser(
                 head_bytes_max=limits.head_bytes_max, body_bytes_max=limits.body_bytes_max
@@ -108,7 +108,7 @@ class ConnectionPool:
             self._timer.cancel()
             self._timer = None
 
-    def _keep(self, connection: Connection) -> None:
+    def _keep(self, connection: HttpConnection) -> None:
         assert self._loop is not None
         now = self._loop.time()
         stack = self._idle.get(connection.origin, ())
@@ -121,7 +121,7 @@ class ConnectionPool:
         else:
             self._idle[connection.origin] = [connection]
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: HttpConnection) -> None:
         self._open.discard(connection)
         stack = self._idle.get(connection.origin)
         if stack is not None and connection in stack:

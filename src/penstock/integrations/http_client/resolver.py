@@ -39,7 +39,7 @@ class _Cached:
     until: float
 
 
-class Resolver:
+class HostResolver:
     """Runs one lookup per name at a time and caches its result for `ttl`."""
 
     def __init__(

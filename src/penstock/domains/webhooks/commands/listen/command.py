@@ -16,7 +16,7 @@ from penstock.base.errors import MissingExtra
 from penstock.console.database import data_dir_option
 from penstock.console.exits import Exit
 from penstock.console.output import json_option, print_json
-from penstock.console.process import Stop, check_host, run_until_stopped
+from penstock.console.process import StopSignal, check_host, run_until_stopped
 from penstock.domains.webhooks.commands.listen.received import Received
 from penstock.domains.webhooks.commands.listen.temporary_subscription import TemporarySubscriptions
 from penstock.domains.webhooks.commands.listen.view import (
@@ -189,7 +189,7 @@ def listen(  # noqa: PLR0913  One parameter per option.
         verifier = Verifier(profile=profile, secrets=[read_key(text, profile) for text in texts])
     printer = Printer(verifier=verifier, count=count, as_json=as_json, console=Console())
 
-    async def run(stop: Stop) -> None:
+    async def run(stop: StopSignal) -> None:
         responder = Responder(status=status, fail_first=fail_first)
         async with receiving(responder.answer, host=host, port=port) as url:
             new = NewSubscription(
@@ -219,7 +219,7 @@ def _load_server() -> Receiving:
     return receiving
 
 
-async def _print_until_asked(responder: Responder, printer: Printer, stop: Stop) -> None:
+async def _print_until_asked(responder: Responder, printer: Printer, stop: StopSignal) -> None:
     async def print_all() -> None:
         while not printer.is_done:
             printer.print(*await responder.unprinted.get())
