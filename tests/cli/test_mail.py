@@ -5,6 +5,10 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock
+from penstock.domains.mail.enqueue import send_prepared
+from penstock.domains.mail.inspect import LOOKED_AT_MAX
+from penstock.domains.mail.new_mail import NewMail, prepare
+from penstock.postgres.pool import Pool
 from tests.cli.conftest import Cli
 from tests.cli.output import answer, answers
 
@@ -56,6 +60,28 @@ def test_a_queued_mail_is_cancelled(ready: Cli) -> None:
     assert ready("mail", "cancel", mail_id).code == 0
     assert answer(ready("mail", "show", mail_id, "--json"))["mail"]["status"] == "cancelled"
     assert ready("mail", "replay", mail_id).code == 3
+
+
+async def test_a_status_finds_mails_behind_thousands_of_others(ready: Cli, db: Pool) -> None:
+    """An operator who looks for failed mails must not read that there are none."""
+    ids = [answer(ready("mail", "send", *MAIL, "--text", "x", "--json"))["id"] for _ in range(3)]
+    for mail_id in ids:
+        ready("mail", "cancel", str(mail_id))
+    other = prepare(
+        NewMail(sender="shop@example.com", to=["eve@example.org"], subject="Hi", text="x")
+    )
+    async with db.acquire() as connection:
+        await send_prepared(connection, [other] * (2 * LOOKED_AT_MAX + 1))
+
+    all_ = ready("mail", "list", "--status", "cancelled", "--limit", "3", "--json")
+    some = ready("mail", "list", "--status", "cancelled", "--limit", "2", "--json")
+    unfiltered = ready("mail", "list", "--limit", "2")
+
+    assert [each["id"] for each in answers(all_)] == ids[::-1]
+    assert [each["id"] for each in answers(some)] == ids[:0:-1]
+    assert "there are more" not in all_.err
+    assert "there are more mails: raise --limit" in some.err
+    assert "there are more mails: raise --limit" in unfiltered.err
 
 
 def test_relays_limits_templates_and_suppressions_are_set_and_listed(

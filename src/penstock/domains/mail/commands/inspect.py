@@ -24,6 +24,7 @@ from penstock.domains.mail.inspect import (
 from penstock.postgres.pool import Connection
 
 STATUSES = ("queued", "dispatching", "sent", "failed", "cancelled")
+SHOWN = ("id", "status", "retry_count", "recipients", "subject", "created_at", "last_error")
 
 
 @click.command()
@@ -71,7 +72,11 @@ def list_(
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """List mails, the newest first."""
+    """List mails, the newest first.
+
+    A filter by status looks at all mails until it has found enough; --recipient, --tag, --from and
+    --until make that shorter.
+    """
     only = MailFilter(
         recipient=recipient,
         tag=tag,
@@ -79,12 +84,25 @@ def list_(
         from_at=parse_when(from_, field="--from"),
         until_at=parse_when(until, field="--until"),
     )
-    page = ask(data_dir, lambda db: list_mails(db, only=only, limit=limit))
-    shown = ("id", "status", "retry_count", "recipients", "subject", "created_at", "last_error")
-    rows = [asdict(each) for each in page.mails]
+    # One more than is shown: then there are more.
+    found = ask(data_dir, lambda db: _read_pages(db, only=only, limit=limit + 1))
+    rows = [asdict(each) for each in found[:limit]]
     if not as_json:
-        rows = [{name: row[name] for name in shown} for row in rows]
+        rows = [{name: row[name] for name in SHOWN} for row in rows]
     print_rows(rows, as_json=as_json, none="there are no mails here")
+    if len(found) > limit:
+        click.echo("there are more mails: raise --limit, or use --from and --until", err=True)
+
+
+async def _read_pages(db: Connection, *, only: MailFilter, limit: int) -> list[MailView]:
+    """Read until there are `limit` mails or no more; a page by status may be short."""
+    mails: list[MailView] = []
+    before: int | None = None
+    while True:
+        page = await list_mails(db, only=only, before=before, limit=limit - len(mails))
+        mails, before = mails + page.mails, page.next
+        if before is None or len(mails) == limit:
+            return mails
 
 
 @click.command()
