@@ -40,6 +40,7 @@ async def test_schedules_are_created_once_and_shown(
 ) -> None:
     use(monkeypatch, temporal.target)
     await run_sql(dsn, ON_SCHEDULE)
+    missing = cli("doctor")
 
     created = json.loads(cli("temporal", "schedule", "--json").out)
     again = json.loads(cli("temporal", "schedule", "--json").out)
@@ -61,7 +62,9 @@ async def test_schedules_are_created_once_and_shown(
         False,
         True,
     )
-    assert "PAYMENT in the namespace default" in doctor.out
+    assert "PAYMENT has no schedule" in missing.out
+    assert "run penstock temporal worker" in missing.out
+    assert "PAYMENT has no schedule" not in doctor.out
 
 
 async def test_a_server_that_is_down_is_named(

@@ -12,7 +12,8 @@ from penstock.base.settings import SECTION
 from penstock.contract import Finding, Resources
 from penstock.domains.payments.loader import ON_TEMPORAL
 from penstock.domains.payments.temporal.engine import NewExecution, NotStarted, StartExecutions
-from penstock.domains.payments.temporal.schedules import list_item_types
+from penstock.domains.payments.temporal.models import DISPATCH_QUEUE
+from penstock.domains.payments.temporal.schedules import ItemTypeRow, list_item_types
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -97,14 +98,30 @@ async def start_on(client: "Client", executions: Sequence[NewExecution]) -> list
 
 
 async def check_temporal(resources: Resources) -> Finding:
-    """Check that Temporal answers, if an item type is executed there."""
+    """Check that Temporal answers and has workers, if an item type is executed there."""
     async with resources.pool.acquire() as db:
-        rows = await list_item_types(db)
-    used = ", ".join(row.item_type for row in rows if row.engine in ON_TEMPORAL)
-    if not used:
+        rows = [row for row in await list_item_types(db) if row.engine in ON_TEMPORAL]
+    if not rows:
         return Finding("ok", "temporal", "no item type is executed on it")
+    used = ", ".join(row.item_type for row in rows)
     try:
         client = await connect_as_set(resources.section(TemporalSettings))
+        missing = sorted({each for row in rows for each in await _find_missing(client, row)})
     except PenstockError as failed:
         return Finding("fail", "temporal", f"{used} cannot be executed: {failed}")
+    if missing:
+        sentence = f"{', '.join(missing)}; run penstock temporal worker"
+        return Finding("warn", "temporal", f"{used} cannot be executed: {sentence}")
     return Finding("ok", "temporal", f"{used} in the namespace {client.namespace}")
+
+
+async def _find_missing(client: "Client", row: ItemTypeRow) -> list[str]:
+    """Return what an item type needs on Temporal and does not have."""
+    from penstock.integrations.temporal.inspect import count_workers  # noqa: PLC0415  An extra.
+    from penstock.integrations.temporal.schedule import describe_schedule  # noqa: PLC0415
+
+    queues = (DISPATCH_QUEUE, row.exec_task_queue) if row.has_schedule else (row.exec_task_queue,)
+    missing = [f"{each} has no worker" for each in queues if not await count_workers(client, each)]
+    if row.has_schedule and await describe_schedule(client, row.schedule_id) is None:
+        missing.append(f"{row.item_type} has no schedule")
+    return missing
