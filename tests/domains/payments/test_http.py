@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -14,6 +14,7 @@ from penstock.domains.payments.lanes import LANE
 from penstock.kernel.claim import Cursor, Lease, claim
 from penstock.kernel.item import ItemId
 from penstock.kernel.lane import read_lane
+from penstock.kernel.operate import hold, resolve
 from penstock.testing import FakeClock, run_due
 from tests.api.scene import Callers, problem
 from tests.domains.payments.scene import AT_FOUR, Scene, a_body
@@ -298,8 +299,8 @@ async def test_a_claimed_payment_is_neither_cancelled_nor_rescheduled(scene: Sce
     cancelled = await scene.client.post("/payments/p-1/cancel")
     moved = await scene.client.post("/payments/p-1/reschedule", json={"execute_at": FOUR})
 
-    problem(cancelled, 409, "payment-claimed")
-    problem(moved, 409, "payment-claimed")
+    assert problem(cancelled, 409, "payment-claimed")["payment_status"] == "claimed"
+    assert problem(moved, 409, "payment-claimed")["payment_status"] == "claimed"
     (row,) = await scene.rows()
     assert (row["status"], row["scheduled_at"]) == ("SCHEDULED", AT_FOUR)
 
@@ -315,6 +316,24 @@ async def test_an_executed_payment_is_neither_cancelled_nor_rescheduled(scene: S
 
     assert cancelled["payment_status"] == "ACCEPTED"
     problem(moved, 409, "payment-claimed")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "place"), [("dead", "dead"), ("done", "dispatched")], ids=["dead", "on Temporal"]
+)
+async def test_a_payment_whose_item_has_ended_is_not_called_claimed(
+    scene: Scene, outcome: Literal["dead", "done"], place: str
+) -> None:
+    """Whoever waits for the claim to end would wait for ever."""
+    await scene.post()
+    async with scene.app.pool.acquire() as db:
+        item_id = await db.fetchval("SELECT item_id FROM penstock.payment")
+        await hold(db, item_id, who="test", reason="test", owner="payments")
+        await resolve(db, item_id, outcome, who="test", reason="test", owner="payments")
+
+    moved = await scene.client.post("/payments/p-1/reschedule", json={"execute_at": FOUR})
+
+    assert problem(moved, 409, "payment-claimed")["payment_status"] == place
 
 
 async def test_the_kernel_refuses_to_cancel_the_item_alone(scene: Scene) -> None:

@@ -82,7 +82,7 @@ async def reschedule(
         try:
             await operate.reschedule(db, item_id, due_at, who=who, reason=reason, owner=OWNER)
         except (StateConflict, UnknownItem) as refused:
-            raise PaymentClaimed(payment_id, "claimed") from refused
+            raise PaymentClaimed(payment_id, _where(refused)) from refused
         await db.execute(RESCHEDULE_PAYMENT, payment_id, execute_at, due_at, counted_day)
         return due_at
 
@@ -91,7 +91,14 @@ async def _cancel_item(db: Connection, row: Row, *, who: str, reason: str | None
     try:
         await operate.cancel(db, ItemId(row["item_id"]), who=who, reason=reason, owner=OWNER)
     except (StateConflict, UnknownItem) as refused:
-        raise PaymentClaimed(row["payment_id"], "claimed") from refused
+        raise PaymentClaimed(row["payment_id"], _where(refused)) from refused
+
+
+def _where(refused: StateConflict | UnknownItem) -> str:
+    """Return where a payment is whose item cannot be changed. On Temporal it is done early."""
+    if isinstance(refused, UnknownItem):
+        return "dispatched"  # Its item was removed by retention.
+    return {"leased": "claimed", "done": "dispatched"}.get(refused.state, refused.state)
 
 
 async def _move_day(db: Connection, row: Row, asked: Draft, *, steps: Steps) -> date | None:
