@@ -384,25 +384,20 @@ def library() -> Any:
 # --------------------------------------------------------------------------------------------
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+def create_topic(
+    bootstrap: str, topic: str, partitions: int, *, message_bytes_max: int | None = None
+) -> None:
+    """Create a topic. A limit that is set later takes effect at some time after the answer."""
+    limit = {} if message_bytes_max is None else {"max.message.bytes": str(message_bytes_max)}
     client = administrator(bootstrap)
-    asked = client.create_topics([NewTopic(topic, num_partitions=partitions)])
+    asked = client.create_topics([NewTopic(topic, num_partitions=partitions, config=limit)])
     asked[topic].result(WAIT_SECONDS)
 
 
 def set_policy(bootstrap: str, topic: str, policy: str) -> None:
     """Say what becomes of old messages; a topic that is compacted takes none without a key."""
-    set_option(bootstrap, topic, name="cleanup.policy", value=policy)
-
-
-def set_size_limit(bootstrap: str, topic: str, bytes_max: int) -> None:
-    """Say how large a message of the topic may be."""
-    set_option(bootstrap, topic, name="max.message.bytes", value=str(bytes_max))
-
-
-def set_option(bootstrap: str, topic: str, *, name: str, value: str) -> None:
     client = administrator(bootstrap)
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     client.incremental_alter_configs([resource])[resource].result(WAIT_SECONDS)
 

@@ -1,10 +1,12 @@
 """The dead topic takes every message that can never be accepted, once, and never stops for one."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.integrations.kafka.raw_producer import put_with_header
 from tests.integrations.kafka.scene import Stream, Taker, consuming
-from tests.kafka_broker import MockBroker, set_size_limit
+from tests.kafka_broker import MockBroker, create_topic
 
 MEGABYTE = 1024 * 1024
 
@@ -54,7 +56,8 @@ async def test_a_key_too_large_for_the_dead_topic_does_not_stop_the_partition(
     """The first topic takes messages of 4 MiB, the dead one those of its default size."""
     if isinstance(stream.broker, MockBroker):
         pytest.skip("the mock has no limit of a message's size")
-    set_size_limit(stream.broker.bootstrap, stream.topic, 4 * MEGABYTE)
+    stream = replace(stream, topic=f"large.{stream.topic}")
+    create_topic(stream.broker.bootstrap, stream.topic, 2, message_bytes_max=4 * MEGABYTE)
     taker = Taker(refuses={b"bad": "it is bad", b"worse": "it is worse"})
     stream.put(b"bad", key=2 * MEGABYTE * "k", partition=1)
     stream.put(b"worse", b"good", key="k", partition=1)
