@@ -86,7 +86,7 @@ async def _open_days(db: Connection, *, log: Logger, now: datetime | None) -> No
     """Create daily partitions; if a long reader blocks that, retry at the next sweep."""
     try:
         await open_days(db, now=now)
-    except asyncpg.LockNotAvailableError:
+    except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
         log.warning("day.delayed", reason=LONG_READER)
 
 

@@ -50,6 +50,7 @@ CONNECTION_LOST: tuple[type[BaseException], ...] = (
     asyncpg.IdleSessionTimeoutError,
     asyncpg.InsufficientResourcesError,  # Disk, memory, connections.
     asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.DeadlockDetectedError,  # Such as with retention, which detaches a day: try again.
     asyncpg.InterfaceError,
     # A query after the server's last message and before the end of the connection.
     asyncpg.InternalClientError,

@@ -22,8 +22,8 @@ from penstock.postgres.pool import (
 from tests.database import database_dsn, run_sql, wait_until_up
 
 # By SQLSTATE: connection exceptions, shutdowns, "cannot connect now", a dropped database; no more
-# disk, memory or connections; read-only.
-AWAY_STATES = ("08", "57P0", "53", "25006")
+# disk, memory or connections; read-only; the victim of a deadlock.
+AWAY_STATES = ("08", "57P0", "53", "25006", "40P01")
 
 
 def vendor_errors() -> list[type[asyncpg.PostgresError]]:
