@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,9 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock import Penstock
 from penstock.api import create_app
 from penstock.compose import payments as composed
-from penstock.contract import Resources, Runtime
 from penstock.domains.payments.payment import NewPayment
-from penstock.domains.payments.runtime import build as build_domain
 from penstock.domains.payments.schedule import Payments
 from penstock.domains.payments.steps import STEPS, Steps
 from tests.api.scene import called
@@ -84,12 +83,9 @@ def a_body(payment_id: str = "p-1", **more: Any) -> Json:
 @asynccontextmanager
 async def opened_payments(dsn: str, steps: Steps = STEPS) -> AsyncGenerator[Scene]:
     """Open an app with payments whose phase A has these steps; no worker runs."""
-
-    def build(resources: Resources) -> Runtime:
-        return build_domain(resources, steps=steps)
-
+    domain = replace(composed.DOMAIN, build=partial(composed.build, steps=steps))
     async with (
-        Penstock(dsn=dsn, domains=[replace(composed.DOMAIN, build=build)]) as app,
+        Penstock(dsn=dsn, domains=[domain]) as app,
         called(app, create_app(app)) as callers,
     ):
         yield Scene(app=app, client=callers.admin)
