@@ -30,9 +30,12 @@ from penstock.integrations.kafka import metrics as kafka_metrics
 Closes: TypeAlias = list[Callable[[], Awaitable[None]]]
 
 
-def build(resources: Resources) -> Runtime:
-    """Build the domain on the integrations that the environment names."""
-    poster = make_client()
+def build(resources: Resources, *, egress: Egress | None = None) -> Runtime:
+    """Build the domain on the integrations that the environment names.
+
+    Without `egress`, the addresses of the environment may be reached.
+    """
+    poster = make_client(egress)
     closes: Closes = [poster.close]
     runtime = build_domain(
         resources,

@@ -13,14 +13,12 @@ from httpx import AsyncClient, Response
 
 from penstock import Penstock
 from penstock.base.aio import spawn
-from penstock.base.settings import section
 from penstock.base.vault import Vault
-from penstock.compose.egress import EgressSettings
+from penstock.compose import webhooks as composed
 from penstock.compose.limit_keys import LimitKeyGate
 from penstock.contract import Resources, Runtime
-from penstock.domains.webhooks.domain import LANE, ORDERED_LANE, WEBHOOKS
-from penstock.domains.webhooks.domain import build as build_domain
-from penstock.integrations.http_client import Client, Egress, process_limits
+from penstock.domains.webhooks.domain import LANE, ORDERED_LANE
+from penstock.integrations.http_client import Egress
 from penstock.kernel.lane import set_lane
 from penstock.kernel.worker import Worker
 from penstock.limits.gate import Gate
@@ -153,14 +151,12 @@ async def opened_with(
     dsn: str, *, gate: Gate | None = None, vault: Vault | None = None, egress: Egress | None = None
 ) -> AsyncGenerator[Penstock]:
     """Open an app whose webhooks go through another gate, vault or egress than the usual ones."""
-    poster = Client(egress or Egress(section(EgressSettings).egress_allow), limits=process_limits())
 
     def build(resources: Resources) -> Runtime:
-        lent = resources if vault is None else replace(resources, vault=vault)
-        runtime = build_domain(lent, poster=poster, gate=gate or LocalGate())
-        return replace(runtime, close=[poster.close])
+        lent = replace(resources, gate=gate or LocalGate(), vault=vault or resources.vault)
+        return composed.build(lent, egress=egress)
 
-    async with Penstock(dsn=dsn, domains=[replace(WEBHOOKS, build=build)]) as app:
+    async with Penstock(dsn=dsn, domains=[replace(composed.DOMAIN, build=build)]) as app:
         yield app
 
 
