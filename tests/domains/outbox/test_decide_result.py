@@ -21,6 +21,7 @@ FOR_NOW: dict[str, Any] = {"code_class": "retryable"}
 WAS_PAID: dict[str, Any] = {"was_paid": True}
 NOBODY_KNOWS: dict[str, Any] = {"was_paid": None}
 TWICE: dict[str, Any] = {"tries": 2}
+MAY_BE_EARLIER: dict[str, Any] = {"may_be_earlier": True, "tries": 2}
 ONLY_REFUSED: dict[str, Any] = {"is_only_refused": True}
 
 # The status of the report, the states in the archive, where the item is, and what else is known.
@@ -54,6 +55,7 @@ RULES: list[tuple[ReportedStatus, set[str], Place, dict[str, Any], ReportStep]] 
     ("refused", DISPATCHED, "ended", WAS_PAID, "contradicted"),
     ("refused", DISPATCHED, "ended", BY_CODE | WAS_PAID, "contradicted"),
     ("refused", DISPATCHED, "ended", NOBODY_KNOWS, "wait"),
+    ("refused", FAILED | DISPATCHED, "ended", MAY_BE_EARLIER, "contradicted"),
     # It has settled it.
     ("settled", SETTLED, "ended", {}, "nothing"),
     ("returned", SETTLED, "ended", {}, "returned"),

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from penstock.domains.outbox.earlier_calls import (
+    EARLIER_CALL,
     AskAgain,
     AskPerson,
     Finding,
@@ -34,6 +35,9 @@ PAYMENT: Instruction = instruction()
 
 IN_DOUBT = PastCalls(first_called_at=NOW - MINUTE, last_ended_at=NOW - MINUTE, doubts=(7,))
 CLEAR = PastCalls(first_called_at=NOW - MINUTE, last_ended_at=NOW - MINUTE)
+
+
+REFUSED_BEFORE = msgspec.structs.replace(IN_DOUBT, has_refusals=True, refused_references=("r",))
 
 
 def late(
@@ -128,6 +132,13 @@ def coded(code: str, **more: Any) -> RailAnswer:
     return RailAnswer(code=code, reference="r", **more)
 
 
+def test_a_rail_that_recognises_keys_has_one_call_under_a_key() -> None:
+    """Its refusal is that of the call in doubt, also if an earlier one had the same reference."""
+    found = ask(coded("BUSY"), REFUSED_BEFORE, key_valid_for=timedelta(days=1))
+
+    assert found == MaySend("REFUSED")
+
+
 ANSWERED: dict[str, tuple[QueryResult, PastCalls, Finding]] = {
     "paid": (coded("PAID"), IN_DOUBT, Paid(rail_code="PAID", rail_reference="r")),
     "paid, nothing in doubt": (coded("PAID"), CLEAR, Paid(rail_code="PAID", rail_reference="r")),
@@ -150,6 +161,23 @@ ANSWERED: dict[str, tuple[QueryResult, PastCalls, Finding]] = {
         coded("REJECTED"),
         msgspec.structs.replace(IN_DOUBT, was_failed=True),
         Refused(rail_code="REJECTED", rail_reference="r", message=None),
+    ),
+    "terminal, as an earlier call": (coded("REJECTED"), REFUSED_BEFORE, EARLIER_CALL),
+    "retryable, as an earlier call": (coded("BUSY"), REFUSED_BEFORE, EARLIER_CALL),
+    "retryable, and may be an earlier call": (
+        RailAnswer(code="BUSY"),
+        REFUSED_BEFORE,
+        EARLIER_CALL,
+    ),
+    "retryable, and another call": (
+        RailAnswer(code="BUSY", reference="r-2"),
+        REFUSED_BEFORE,
+        MaySend("REFUSED"),
+    ),
+    "paid, after an earlier call was refused": (
+        coded("PAID"),
+        REFUSED_BEFORE,
+        Paid(rail_code="PAID", rail_reference="r"),
     ),
     "retryable": (coded("BUSY"), IN_DOUBT, MaySend("REFUSED")),
     "unknown": (

@@ -9,6 +9,7 @@ import gc
 import os
 import signal
 import sys
+import traceback
 from importlib import import_module
 
 import msgspec
@@ -69,8 +70,12 @@ def fork(request: Request) -> int:
             os.dup2(log, output)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         run(request.arguments)
+    except BaseException:
+        traceback.print_exc()
+        raise
     finally:
         sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(0)
 
 

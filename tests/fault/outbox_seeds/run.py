@@ -114,9 +114,9 @@ SELECT EXISTS (SELECT FROM penstock.ready) OR EXISTS (SELECT FROM penstock.lease
     OR EXISTS (
         SELECT FROM penstock.outbox_unknown AS u LEFT JOIN penstock.outbox_lookup AS k
             ON k.item_id = u.id AND k.attempt = u.attempt AND k.purpose = 'unknown'
-        -- What a suspension stops is not released before a person resumes the participant.
-        WHERE k.left_at IS NULL AND u.participant_id NOT IN (
-            SELECT participant_id FROM penstock.outbox_suspension)
+        -- What a suspension stops is noted, and released after a person has resumed it.
+        WHERE k.left_at IS NULL AND (k.item_id IS NULL OR u.participant_id NOT IN (
+            SELECT participant_id FROM penstock.outbox_suspension))
     )
     OR EXISTS (
         SELECT FROM penstock.outbox_result AS r JOIN penstock.outbox_instruction USING (outbox_id)

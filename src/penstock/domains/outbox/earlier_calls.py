@@ -75,7 +75,8 @@ class PastCalls(msgspec.Struct, frozen=True, kw_only=True):
     `doubts` are the tokens of attempts that may have paid, without those that were cleared;
     `first_doubt_at` is when the first of them was claimed.
     `left_for`: the code of an answer after which only a person decides, until one has done so.
-    `was_failed`: it ended as FAILED, and a person has released it.
+    `was_failed`: it ended as FAILED, and a person has released it. `has_refusals`: the rail has
+    refused a call, with one of `refused_references` if it gave one.
     """
 
     first_called_at: datetime | None = None
@@ -87,6 +88,8 @@ class PastCalls(msgspec.Struct, frozen=True, kw_only=True):
     paid: PaidRow | None = None
     left_for: PersonCode | None = None
     was_failed: bool = False
+    has_refusals: bool = False
+    refused_references: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +146,9 @@ class AskPerson:
 
 Finding: TypeAlias = Paid | Refused | MaySend | AskAgain | AskPerson
 
+EARLIER_CALL = AskPerson(
+    "CANNOT_VERIFY", "the rail answers with a refusal that may be that of an earlier call"
+)
 RAIL_CHANGED = AskPerson(
     "RAIL_CHANGED", "the rail was changed after the call, and what it promises now does not count"
 )
@@ -248,6 +254,8 @@ def _find_from_code(
         return _ask_person("AMOUNT_MISMATCH")
     meaning = rail.classify(answer.code)
     match meaning:
+        case "terminal" | "retryable" if _is_of_earlier_call(answer, past, rail):
+            return EARLIER_CALL
         case "paid" | "pending":
             is_pending = meaning == "pending" or rail.rail.properties.is_asynchronous
             return Paid(
@@ -269,6 +277,18 @@ def _find_from_code(
             return AskAgain(reason=f"the query was answered with {answer.code}")
         case _:
             assert_never(meaning)
+
+
+def _is_of_earlier_call(answer: RailAnswer, past: PastCalls, rail: LoadedRail) -> bool:
+    """Return whether a refusal may be that of an earlier call than the one in doubt.
+
+    A rail that ignores keys has several calls under one key, and may answer about any of them.
+    """
+    if not past.doubts or not past.has_refusals:
+        return False
+    if rail.rail.properties.key_valid_for is not None:
+        return False
+    return answer.reference is None or answer.reference in past.refused_references
 
 
 def _find_from_absence(past: PastCalls, *, rail: LoadedRail, now: datetime) -> Finding:

@@ -35,7 +35,7 @@ AWAIT_SETTLEMENT = statement(__package__, "await_settlement.sql")
 # | `settlement` | the rail settles at once, and a person said it: `drop_lookup` | none |
 # | `settlement` | not decided yet: `move_lookup` | `settlement`, due later |
 # | `settlement` | not decided after 60 days: `move_lookup` | `settlement`, left |
-# | `settlement` | settled, returned, contradicted: `forget_lookup` | none |
+# | `settlement` | settled, returned: `forget_lookup` | none |
 Purpose = Literal["unknown", "settlement"]
 
 # An instruction in doubt is asked about at once, then less and less often.

@@ -52,6 +52,7 @@ class Ledger:
     orders: list[str] = field(default_factory=list[str])
     bookings: list[str] = field(default_factory=list[str])
     statuses: dict[str, str] = field(default_factory=dict[str, str])
+    references: dict[str, str] = field(default_factory=dict[str, str])
     calls: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     amount: str | None = None  # Replaces the amount in answers.
     is_silent: bool = False  # Queries get no answer.
@@ -126,7 +127,8 @@ class Ledger:
 
     def _answer(self, code: str, key: str, body: dict[str, str] | None = None) -> dict[str, Any]:
         amount = self.amount or (body or {}).get("amount")
-        return {"code": code, "reference": f"ref-{key}", "amount": amount}
+        reference = self.references.get(key, f"ref-{key}")
+        return {"code": code, "reference": reference, "amount": amount}
 
 
 @asynccontextmanager

@@ -139,12 +139,50 @@ async def test_a_second_refusal_is_applied(outbox: Outbox, ledger: Ledger) -> No
     """A person has released the instruction after the first one, and it was accepted since."""
     outbox_id = await refused_once(outbox, ledger)
 
-    response = await report(outbox, outbox_id=str(outbox_id), status="refused")
-    repeated = await report(outbox, outbox_id=str(outbox_id), status="refused")
+    about: dict[str, Any] = {"outbox_id": str(outbox_id), "reference": "ref-i1"}
+    response = await report(outbox, status="refused", **about)
+    repeated = await report(outbox, status="refused", **about)
 
     assert (response.json()["outcome"], repeated.json()["outcome"]) == ("applied", "known")
     assert (await outbox.states(outbox_id))[-1] == "RETURNED"
     assert await lookups(outbox) == []
+
+
+async def test_a_refusal_that_may_be_that_of_an_earlier_call_returns_nothing(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """The rail ignores keys, and does not say which call it means: the second one may be paid."""
+    outbox_id = await refused_once(outbox, ledger)
+
+    with capture_logs() as lines:
+        await report(outbox, outbox_id=str(outbox_id), status="refused")
+
+    assert (await outbox.states(outbox_id))[-1] == "DISPATCHED"
+    assert "instruction.contradicted" in [line["event"] for line in lines]
+    assert len(await lookups(outbox)) == 1, "what becomes of it is still asked"
+
+
+async def test_an_answer_about_a_call_that_was_refused_before_says_nothing_of_a_later_one(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """A rail that ignores keys may find the first of two calls; as RETURNED it was paid twice."""
+    ledger.orders += ["REJECTED", "accept"]
+    ledger.references["i1"] = "first"
+    outbox_id = await outbox.send()
+    await outbox.run()
+    del ledger.statuses["i1"], ledger.references["i1"]
+    async with outbox.app.pool.acquire() as db:
+        await retry(db, await item_of(outbox, outbox_id), who="ann", reason="x", owner=OWNER)
+    await outbox.run_after(minutes=1)
+    ledger.statuses["i1"], ledger.references["i1"] = "REJECTED", "first"
+
+    await outbox.reconcile(days=2)
+    still = await outbox.states(outbox_id)
+    del ledger.references["i1"]
+    await outbox.reconcile(days=2)
+
+    assert still[-1] == "DISPATCHED"
+    assert (await outbox.states(outbox_id))[-1] == "RETURNED", "the refusal of the second call"
 
 
 async def test_a_second_refusal_is_found_by_asking(outbox: Outbox, ledger: Ledger) -> None:

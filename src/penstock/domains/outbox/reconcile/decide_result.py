@@ -43,7 +43,8 @@ class Reported:
 
     `states` are those in the archive. `was_paid`: the rail has paid it, and not only accepted it;
     None if this process cannot know. `tries` counts the attempts in the archive. `is_only_refused`:
-    no report says that it was returned, and one that it was refused.
+    no report says that it was returned, and one that it was refused. `may_be_earlier`: a refusal
+    that may be that of an earlier call than the one that was accepted.
     """
 
     status: ReportedStatus
@@ -53,6 +54,7 @@ class Reported:
     code_class: ReportedClass | None = None
     tries: int = 1
     is_only_refused: bool = False
+    may_be_earlier: bool = False
 
 
 def decide(report: Reported) -> ReportStep:
@@ -96,6 +98,8 @@ def _refuse_dispatched(report: Reported) -> ReportStep:
     """
     if "RETURNED" in report.states:
         return "nothing"
+    if report.may_be_earlier:
+        return "contradicted"
     if "SETTLED" in report.states:
         # What a rail has settled it cannot refuse any more: by its code, this is a return. With
         # several calls it may be the refusal of another one.

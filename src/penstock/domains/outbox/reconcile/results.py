@@ -56,6 +56,7 @@ LOCK_RESULTS = statement(__package__, "lock_results.sql")
 CLAIM_RESULTS = statement(__package__, "claim_results.sql")
 MARK_APPLIED = statement(__package__, "mark_applied.sql")
 FIND_REPORTED = statement(__package__, "find_reported.sql")
+IS_OF_REFUSED_CALL = statement(__package__, "is_of_refused_call.sql")
 REJECT_OTHER_KEYS = statement(__package__, "reject_other_keys.sql")
 
 WHO = "penstock.results"
@@ -181,6 +182,11 @@ class Results:
         """Keep a result and apply it if that is possible now."""
         async with db.transaction():
             await db.fetch(LOCK_KEY, outbox_id)
+            if status == "refused" and await db.fetchval(
+                IS_OF_REFUSED_CALL, outbox_id, rail_reference
+            ):
+                # Kept, it would take the place of a refusal of the call that was accepted.
+                return Taken(outbox_id=outbox_id, status=status, outcome="known")
             is_new = await db.fetchval(
                 STORE_RESULT,
                 outbox_id,
@@ -256,10 +262,18 @@ class Results:
             states=set(row["states"]),
             place=row["place"],
             was_paid=await self._was_paid(row) if row["status"] == "refused" else False,
+            may_be_earlier=row["status"] == "refused" and await self._may_be_earlier(row),
             code_class=row["code_class"],
             tries=row["tries"],
             is_only_refused=row["is_only_refused"],
         )
+
+    async def _may_be_earlier(self, row: Row) -> bool:
+        """Return whether a refusal without a reference may be that of another call."""
+        if row["tries"] <= 1 or row["rail_reference"] is not None:
+            return False
+        rail = await self.rails.find(row["rail_type"])
+        return rail is None or rail.rail.properties.key_valid_for is None
 
     async def _was_paid(self, row: Row) -> bool | None:
         """Return whether a dispatched instruction was paid, and not only accepted by its rail.
@@ -321,6 +335,7 @@ class Results:
                 await self._reject_other_keys(db, outbox_id)
             case "contradicted":
                 self.log.error("instruction.contradicted", **about)
+                return True  # What becomes of it is still asked, if the rail settles later.
             case _:
                 assert_never(step)
         await forget_lookup(db, item_id)

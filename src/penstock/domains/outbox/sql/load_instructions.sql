@@ -17,7 +17,7 @@ SELECT i.outbox_id, i.item_id, i.instruction_id, i.participant_id, i.sequence_id
         ORDER BY r.status = 'paid'
         LIMIT 1
     )) AS paid,
-    past.left_for, past.was_failed
+    past.left_for, past.was_failed, past.refused_references, past.has_refusals
 FROM unnest($1::text::bigint[]) AS given (item_id)
 JOIN penstock.outbox_instruction AS i USING (item_id)
 LEFT JOIN (
@@ -46,7 +46,15 @@ LEFT JOIN (
             EXISTS (
                 SELECT FROM penstock.outbox_attempt AS f
                 WHERE f.outbox_id = tried.outbox_id AND f.state = 'FAILED'
-            ) AS was_failed
+            ) AS was_failed, ARRAY(
+                SELECT f.rail_reference FROM penstock.outbox_attempt AS f
+                WHERE f.outbox_id = tried.outbox_id AND f.state IN ('FAILED', 'RETRYABLE')
+                    AND f.rail_reference IS NOT NULL
+            ) AS refused_references, EXISTS (
+                SELECT FROM penstock.outbox_attempt AS f
+                WHERE f.outbox_id = tried.outbox_id AND f.state IN ('FAILED', 'RETRYABLE')
+                    AND f.rail_code IS NOT NULL
+            ) AS has_refusals
         FROM (
             SELECT max(attempt_no) AS attempt_no
             FROM penstock.outbox_attempt AS z

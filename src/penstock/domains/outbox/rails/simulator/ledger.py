@@ -42,7 +42,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 FIND = "SELECT * FROM payment WHERE payment_no = ?"
 FIND_FIRST = "SELECT * FROM payment WHERE key = ? ORDER BY payment_no LIMIT 1"
 FIND_VISIBLE = """
-SELECT * FROM payment WHERE key = ? AND visible_at <= ? ORDER BY payment_no LIMIT 1
+SELECT * FROM payment WHERE key = ? AND visible_at <= ?
+ORDER BY is_booked DESC, payment_no DESC LIMIT 1
 """
 LIST = "SELECT * FROM payment WHERE payment_no > ? ORDER BY payment_no LIMIT ?"
 CHANGE = """
@@ -79,7 +80,7 @@ class Ledger:
             return self._book(payment, order)
 
     def find(self, key: str) -> Entry | None:
-        """Return the first visible payment with a key."""
+        """Return the visible payment with a key: the one that was booked, else the last."""
         with self._mutex:
             row = self._db.execute(FIND_VISIBLE, (key, time.time())).fetchone()
         return None if row is None else _read(row)
