@@ -26,7 +26,7 @@ from penstock.kernel.runner import LaneRunner
 from penstock.postgres.clock import OFFSET_MAX, DatabaseClock
 from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.listen import listen
-from penstock.postgres.pool import Pool, Row, database_away
+from penstock.postgres.pool import Pool, Row, database_away, keep_trying
 from penstock.postgres.statement import statement
 
 POLL = statement(__package__, "poll.sql")
@@ -92,7 +92,10 @@ class Worker:
         self.log.info("worker.stopped", worker=self.name)
 
     async def _add_runner(self, kind: AnyKind) -> LaneRunner:
-        lane = await read_lane(self.pool, kind.lane)
+        # The database may restart while a worker starts; that must not end it.
+        lane = await keep_trying(
+            lambda: read_lane(self.pool, kind.lane), dsn=self.dsn, log=self.log
+        )
         self._runners[lane.lane_id] = runner = LaneRunner(
             pool=self.pool,
             kind=kind,
