@@ -162,7 +162,7 @@ async def test_a_refusal_that_may_be_that_of_an_earlier_call_returns_nothing(
     assert len(await lookups(outbox)) == 1, "what becomes of it is still asked"
 
 
-async def test_an_answer_about_a_call_that_was_refused_before_says_nothing_of_a_later_one(
+async def test_what_is_said_of_a_call_that_was_refused_before_says_nothing_of_a_later_one(
     outbox: Outbox, ledger: Ledger
 ) -> None:
     """A rail that ignores keys may find the first of two calls; as RETURNED it was paid twice."""
@@ -177,6 +177,8 @@ async def test_an_answer_about_a_call_that_was_refused_before_says_nothing_of_a_
     ledger.statuses["i1"], ledger.references["i1"] = "REJECTED", "first"
 
     await outbox.reconcile(days=2)
+    for status in ("refused", "returned"):
+        await report(outbox, outbox_id=str(outbox_id), status=status, reference="first")
     still = await outbox.states(outbox_id)
     del ledger.references["i1"]
     await outbox.reconcile(days=2)

@@ -182,10 +182,10 @@ class Results:
         """Keep a result and apply it if that is possible now."""
         async with db.transaction():
             await db.fetch(LOCK_KEY, outbox_id)
-            if status == "refused" and await db.fetchval(
+            if status in {"refused", "returned"} and await db.fetchval(
                 IS_OF_REFUSED_CALL, outbox_id, rail_reference
             ):
-                # Kept, it would take the place of a refusal of the call that was accepted.
+                # Kept, it would take the place of one about the call that was accepted.
                 return Taken(outbox_id=outbox_id, status=status, outcome="known")
             is_new = await db.fetchval(
                 STORE_RESULT,

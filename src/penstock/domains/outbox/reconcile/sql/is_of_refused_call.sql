@@ -1,5 +1,5 @@
--- Ask whether a refusal is that of a call that was refused before another one was accepted: its reference
--- is known, and is not that of the call that was accepted.
+-- Ask whether a refusal or a return is that of a call that was refused before another one was accepted:
+-- its reference is known, and is not that of the call that was accepted.
 SELECT EXISTS (
     SELECT FROM penstock.outbox_attempt AS refused
     WHERE refused.outbox_id = $1 AND refused.rail_reference = $2
