@@ -182,7 +182,7 @@ def _find_wrongs_of(
             if "UNKNOWN" not in each.archived:
                 yield "unknown, and not archived as that"
         case "PENDING" if is_blocked:
-            if count:
+            if count > returned:
                 yield "paid, and not flagged"
         case _:
             yield "neither ended nor flagged"

@@ -1,5 +1,6 @@
 """Rejections that come after a rail has accepted an instruction, once and again, and returns."""
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -208,6 +209,32 @@ async def test_the_first_refusal_that_is_repeated_late_is_not_a_second_one(
 
     assert response.json()["outcome"] == "known"
     assert (await outbox.states(outbox_id))[-1] == "DISPATCHED"
+
+
+@pytest.mark.parametrize("when", ["in flight", "in doubt"])
+async def test_a_repeated_refusal_of_an_earlier_call_does_not_end_a_later_one(
+    outbox: Outbox, ledger: Ledger, when: str
+) -> None:
+    """Rails repeat their reports. The later call was paid, and its reply was lost."""
+    ledger.orders += ["REJECTED"]
+    ledger.references["i1"] = "first"
+    outbox_id = await outbox.send()
+    await outbox.run()
+    del ledger.statuses["i1"], ledger.references["i1"]
+    ledger.is_silent = True
+    async with outbox.app.pool.acquire() as db:
+        await retry(db, await item_of(outbox, outbox_id), who="ann", reason="x", owner=OWNER)
+    outbox.clock.advance(timedelta(minutes=1))
+    await outbox.lose()
+    if when == "in doubt":
+        await outbox.sweep(seconds=65)
+
+    await report(outbox, outbox_id=str(outbox_id), status="refused", reference="first")
+    await outbox.sweep(seconds=65)
+    await outbox.reconcile(minutes=1)
+
+    assert (await outbox.states(outbox_id))[-1] == "UNKNOWN"
+    assert await outbox.item_state(outbox_id) == "held"
 
 
 async def test_a_return_that_is_reported_by_its_code_after_the_settlement_is_a_return(

@@ -56,6 +56,7 @@ LOCK_RESULTS = statement(__package__, "lock_results.sql")
 CLAIM_RESULTS = statement(__package__, "claim_results.sql")
 MARK_APPLIED = statement(__package__, "mark_applied.sql")
 FIND_REPORTED = statement(__package__, "find_reported.sql")
+FORGET_RESULT = statement(__package__, "forget_result.sql")
 IS_OF_REFUSED_CALL = statement(__package__, "is_of_refused_call.sql")
 REJECT_OTHER_KEYS = statement(__package__, "reject_other_keys.sql")
 
@@ -185,7 +186,7 @@ class Results:
             if status in {"refused", "returned"} and await db.fetchval(
                 IS_OF_REFUSED_CALL, outbox_id, rail_reference
             ):
-                # Kept, it would take the place of one about the call that was accepted.
+                # Kept, it would take the place of one about the later call.
                 return Taken(outbox_id=outbox_id, status=status, outcome="known")
             is_new = await db.fetchval(
                 STORE_RESULT,
@@ -250,6 +251,11 @@ class Results:
             )
             if row is None:
                 return not delayed
+            if row["is_of_refused_call"]:
+                # It came while the later call was in flight. Marked as applied, it would take the
+                # place of one about that call.
+                await db.execute(FORGET_RESULT, outbox_id, row["status"], row["attempt"])
+                continue
             step = decide(await self._reported(row))
             if step == "wait" or not await self._take_step(db, outbox_id, row, step=step, now=now):
                 delayed.add((row["status"], row["attempt"]))

@@ -1,7 +1,7 @@
 -- What a rail has reported about an instruction and is not applied yet, with what it is compared with:
 -- the states that the archive has or had, the codes with which the instruction was dispatched, how often it
 -- was tried, where its item is, whether it was ever reported as paid, and whether as refused and not
--- as returned. A settlement comes before a return, whichever was reported first.
+-- as returned, and whether it is about a call that was refused before another one. A settlement comes before a return, whichever was reported first.
 SELECT r.status, r.attempt, r.code_class, r.rail_code, r.rail_reference, r.occurred_at, i.item_id,
     i.rail_type, ARRAY(
         SELECT a.state FROM penstock.outbox_attempt AS a WHERE a.outbox_id = r.outbox_id
@@ -24,7 +24,9 @@ SELECT r.status, r.attempt, r.code_class, r.rail_code, r.rail_reference, r.occur
     ) AS is_reported_paid, coalesce((
         SELECT bool_and(p.status = 'refused') FROM penstock.outbox_result AS p
         WHERE p.outbox_id = r.outbox_id AND p.status IN ('refused', 'returned')
-    ), false) AS is_only_refused
+    ), false) AS is_only_refused,
+    r.status IN ('refused', 'returned') AND r.rail_reference IS NOT NULL
+        AND penstock.outbox_is_of_refused_call(r.outbox_id, r.rail_reference) AS is_of_refused_call
 FROM penstock.outbox_result AS r JOIN penstock.outbox_instruction AS i USING (outbox_id)
 WHERE r.outbox_id = $1 AND r.applied_at IS NULL
 ORDER BY array_position(ARRAY['paid', 'settled', 'refused', 'returned'], r.status), r.attempt
