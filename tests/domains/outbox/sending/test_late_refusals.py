@@ -211,6 +211,29 @@ async def test_the_first_refusal_that_is_repeated_late_is_not_a_second_one(
     assert (await outbox.states(outbox_id))[-1] == "DISPATCHED"
 
 
+async def test_the_return_of_an_earlier_call_is_not_that_of_the_call_that_was_accepted(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """The first call was paid without a reply and came back; the rail said so, and was repeated."""
+    ledger.orders += ["lose", "pay"]
+    outbox_id = await outbox.send()
+    await outbox.run()
+    ledger.statuses["i1"], ledger.references["i1"] = "BUSY", "first"
+    await outbox.reconcile(seconds=1)
+    del ledger.references["i1"]
+    await outbox.run_after(minutes=1)
+    assert (await outbox.states(outbox_id))[-1] == "DISPATCHED"
+
+    with capture_logs() as lines:
+        await report(outbox, outbox_id=str(outbox_id), status="returned", reference="first")
+    still = await outbox.states(outbox_id)
+    await report(outbox, outbox_id=str(outbox_id), status="returned", reference="ref-i1")
+
+    assert still[-1] == "DISPATCHED"
+    assert "instruction.contradicted" in [line["event"] for line in lines]
+    assert (await outbox.states(outbox_id))[-1] == "RETURNED", "that of the second call"
+
+
 @pytest.mark.parametrize("when", ["in flight", "in doubt"])
 async def test_a_repeated_refusal_of_an_earlier_call_does_not_end_a_later_one(
     outbox: Outbox, ledger: Ledger, when: str

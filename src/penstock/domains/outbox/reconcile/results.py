@@ -256,6 +256,12 @@ class Results:
                 # place of one about that call.
                 await db.execute(FORGET_RESULT, outbox_id, row["status"], row["attempt"])
                 continue
+            if await self._is_of_other_call(row):
+                self.log.error(
+                    "instruction.contradicted", outbox_id=str(outbox_id), status=row["status"]
+                )
+                await db.execute(FORGET_RESULT, outbox_id, row["status"], row["attempt"])
+                continue
             step = decide(await self._reported(row))
             if step == "wait" or not await self._take_step(db, outbox_id, row, step=step, now=now):
                 delayed.add((row["status"], row["attempt"]))
@@ -276,9 +282,22 @@ class Results:
 
     async def _may_be_earlier(self, row: Row) -> bool:
         """Return whether a refusal without a reference may be that of another call."""
-        if row["tries"] <= 1 or row["rail_reference"] is not None:
+        if not row["has_earlier_calls"] or row["rail_reference"] is not None:
             return False
-        rail = await self.rails.find(row["rail_type"])
+        return await self._ignores_keys(row["rail_type"])
+
+    async def _is_of_other_call(self, row: Row) -> bool:
+        """Return whether a refusal or a return is not that of the call that was accepted."""
+        reference = row["rail_reference"]
+        if row["status"] not in {"refused", "returned"} or not row["has_earlier_calls"]:
+            return False
+        if reference is None or reference in row["dispatched_references"]:
+            return False
+        return await self._ignores_keys(row["rail_type"])
+
+    async def _ignores_keys(self, rail_type: str) -> bool:
+        """Return whether a rail may have several calls under one key, as far as is known here."""
+        rail = await self.rails.find(rail_type)
         return rail is None or rail.rail.properties.key_valid_for is None
 
     async def _was_paid(self, row: Row) -> bool | None:

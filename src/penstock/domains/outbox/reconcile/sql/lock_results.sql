@@ -1,6 +1,6 @@
 -- What a rail has reported about an instruction and is not applied yet, with what it is compared with:
--- the states that the archive has or had, the codes with which the instruction was dispatched, how often it
--- was tried, where its item is, whether it was ever reported as paid, and whether as refused and not
+-- the states that the archive has or had, the codes and references with which the instruction was dispatched,
+-- whether it was called before that, how often it was tried, where its item is, whether it was ever reported as paid, and whether as refused and not
 -- as returned, and whether it is about a call that was refused before another one. A settlement comes before a return, whichever was reported first.
 SELECT r.status, r.attempt, r.code_class, r.rail_code, r.rail_reference, r.occurred_at, i.item_id,
     i.rail_type, ARRAY(
@@ -10,7 +10,15 @@ SELECT r.status, r.attempt, r.code_class, r.rail_code, r.rail_reference, r.occur
     ) AS states, ARRAY(
         SELECT a.rail_code FROM penstock.outbox_attempt AS a
         WHERE a.outbox_id = r.outbox_id AND a.state = 'DISPATCHED'
-    ) AS dispatched_codes, (
+    ) AS dispatched_codes, ARRAY(
+        SELECT a.rail_reference FROM penstock.outbox_attempt AS a
+        WHERE a.outbox_id = r.outbox_id AND a.state = 'DISPATCHED'
+    ) AS dispatched_references, EXISTS (
+        SELECT FROM penstock.outbox_attempt AS accepted
+        JOIN penstock.outbox_attempt AS earlier USING (outbox_id)
+        WHERE accepted.outbox_id = r.outbox_id AND accepted.state = 'DISPATCHED'
+            AND earlier.attempt_no < accepted.attempt_no
+    ) AS has_earlier_calls, (
         SELECT count(DISTINCT a.token) FROM penstock.outbox_attempt AS a WHERE a.outbox_id = r.outbox_id
     ) AS tries, CASE
         WHEN EXISTS (SELECT FROM penstock.outbox_unknown AS u WHERE u.id = i.item_id) THEN 'in_doubt'
