@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 OUTPUT = {
     "quickstart.py": ["hello, Ada", "hello, Grace", "hello, Edsger"],
-    "batch_handler.py": ["paid 12.50 to account-0", "paid 12.50 to last"],
+    "batch_handler.py": ["paid 12.50 to account-0", "paid 12.50 to account-4"],
     "transactional_enqueue.py": [
         "order 1 was rolled back, and its mail with it",
         "mail about order 2",

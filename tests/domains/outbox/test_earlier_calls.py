@@ -37,6 +37,7 @@ IN_DOUBT = PastCalls(first_called_at=NOW - MINUTE, last_ended_at=NOW - MINUTE, d
 CLEAR = PastCalls(first_called_at=NOW - MINUTE, last_ended_at=NOW - MINUTE)
 
 
+NOT_VERIFIED = AskPerson("CANNOT_VERIFY", "the rail does not know it, which proves nothing there")
 REFUSED_BEFORE = msgspec.structs.replace(IN_DOUBT, has_refusals=True, refused_references=("r",))
 
 
@@ -162,8 +163,8 @@ ANSWERED: dict[str, tuple[QueryResult, PastCalls, Finding]] = {
         msgspec.structs.replace(IN_DOUBT, was_failed=True),
         Refused(rail_code="REJECTED", rail_reference="r", message=None),
     ),
-    "terminal, as an earlier call": (coded("REJECTED"), REFUSED_BEFORE, EARLIER_CALL),
-    "retryable, as an earlier call": (coded("BUSY"), REFUSED_BEFORE, EARLIER_CALL),
+    "terminal, as an earlier call": (coded("REJECTED"), REFUSED_BEFORE, NOT_VERIFIED),
+    "retryable, as an earlier call": (coded("BUSY"), REFUSED_BEFORE, NOT_VERIFIED),
     "retryable, and may be an earlier call": (
         RailAnswer(code="BUSY"),
         REFUSED_BEFORE,

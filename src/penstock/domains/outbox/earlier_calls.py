@@ -202,7 +202,7 @@ def find_from_answer(
     """Return what the answer to a query decides."""
     match found:
         case RailAnswer():
-            return _find_from_code(found, past, instruction=instruction, rail=rail)
+            return _find_from_code(found, past, instruction=instruction, rail=rail, now=now)
         case NotFound():
             return _find_from_absence(past, rail=rail, now=now)
         case NoAnswer(reason):
@@ -248,14 +248,22 @@ def _paid_late(ending: RailEnding | None) -> Paid:
 
 
 def _find_from_code(
-    answer: RailAnswer, past: PastCalls, *, instruction: Instruction, rail: LoadedRail
+    answer: RailAnswer,
+    past: PastCalls,
+    *,
+    instruction: Instruction,
+    rail: LoadedRail,
+    now: datetime,
 ) -> Finding:
     if differs(answer, instruction):
         return _ask_person("AMOUNT_MISMATCH")
     meaning = rail.classify(answer.code)
     match meaning:
         case "terminal" | "retryable" if _is_of_earlier_call(answer, past, rail):
-            return EARLIER_CALL
+            if answer.reference is None:
+                return EARLIER_CALL
+            # It knows of no later call: as if it had not found the one in doubt.
+            return _find_from_absence(past, rail=rail, now=now)
         case "paid" | "pending":
             is_pending = meaning == "pending" or rail.rail.properties.is_asynchronous
             return Paid(

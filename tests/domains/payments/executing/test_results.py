@@ -292,7 +292,7 @@ async def refuse_moves(scene: Scene) -> None:
     await scene.app.pool.execute(
         """
         CREATE FUNCTION deadlock() RETURNS trigger LANGUAGE plpgsql AS
-        $$ BEGIN RAISE deadlock_detected; END $$;
+        $$ BEGIN RAISE lock_not_available; END $$;
         CREATE TRIGGER deadlock BEFORE UPDATE ON penstock.payment EXECUTE FUNCTION deadlock()
         """
     )
