@@ -84,5 +84,5 @@ async def test_a_worker_that_cannot_write_its_row_runs_its_items(
             await has_run.wait()
             stop.set()
 
-    failed = [line for line in lines if line["event"] == "report.failed"]
+    failed = [line for line in lines if line["event"] == "heartbeat.failed"]
     assert {line["error"] for line in failed} == {"UndefinedTableError"}

@@ -16,7 +16,7 @@ from penstock.kernel.pace import MARGIN, tolerance
 from penstock.postgres.pool import Connection, Pool
 from tests.kernel.scene import HOUR, MILLISECOND, MINUTE, NOON, SECOND, ids, put, take, try_claim
 
-NEARLY = timedelta(microseconds=20)  # Slots are reckoned in floats and kept in microseconds.
+NEARLY = timedelta(microseconds=20)  # Slots are computed in floats and kept in microseconds.
 
 
 async def fill(db: Connection, lane: Lane, count: int, *, due_at: datetime = NOON) -> None:

@@ -10,7 +10,8 @@ from penstock import Dead, Done, Hold, Retry, Snooze
 from penstock.kernel.claim import Lease
 from penstock.kernel.inspect import AttemptView, balance, read_attempts, read_item
 from penstock.kernel.item import Ending, ItemId, Outcome, Returned
-from penstock.kernel.lane import Lane
+from penstock.kernel.lane import Lane, set_lane
+from penstock.kernel.operate import reschedule
 from penstock.kernel.settle import REASON_LENGTH_MAX, RESULT_LENGTH_MAX, Ended, settle
 from penstock.kernel.sweep import rescue
 from penstock.postgres.pool import Connection
@@ -113,6 +114,47 @@ async def test_a_snooze_comes_back_after_its_wait(db: Connection, lane: Lane) ->
 
     assert await due_of(db, item_id) == NOON + MINUTE
     assert await outcomes_of(db, item_id) == ["snooze"]
+
+
+@pytest.mark.parametrize("ending", [Retry("503"), Snooze(SECOND, "circuit open")])
+async def test_what_was_claimed_early_is_not_repeated_before_it_is_due(
+    db: Connection, lane: Lane, ending: Ending
+) -> None:
+    """Due again after the wait, it would start before its time."""
+    await set_lane(db, lane.name, who="test", pre_start_buffer=HOUR)
+    item_id = await put(db, lane, due_at=NOON)
+
+    await end(db, lane, await take(db, lane, now=NOON - MINUTE), ending, now=NOON - MINUTE)
+
+    assert await due_of(db, item_id) == NOON
+
+
+@pytest.mark.parametrize("on_lost", ["retry", "hold"], ids=["lost", "never started"])
+async def test_what_was_claimed_early_is_not_due_before_its_time_after_a_crash(
+    db: Connection, lane: Lane, on_lost: str
+) -> None:
+    await set_lane(db, lane.name, who="test", pre_start_buffer=HOUR, on_lost=on_lost)
+    item_id = await put(db, lane, due_at=NOON)
+    await take(db, lane, now=NOON - 30 * MINUTE)
+
+    await rescue(db, now=NOON - 10 * MINUTE)
+
+    assert await state_of(db, item_id) == "scheduled"
+    assert await due_of(db, item_id) == NOON
+
+
+async def test_an_item_that_was_moved_forward_is_due_at_once_after_a_crash(
+    db: Connection, lane: Lane
+) -> None:
+    """Its first due instant counts no more."""
+    await set_lane(db, lane.name, who="test", pre_start_buffer=MINUTE)
+    item_id = await put(db, lane, due_at=NOON + HOUR)
+    await reschedule(db, item_id, NOON, who="test", reason="sooner")
+    await take(db, lane, now=NOON)
+
+    await rescue(db, now=NOON + 10 * MINUTE)
+
+    assert await due_of(db, item_id) == NOON + 10 * MINUTE
 
 
 async def test_a_held_item_waits_for_a_person(db: Connection, lane: Lane) -> None:

@@ -23,7 +23,7 @@ from penstock.kernel.inspect import balance, read_attempts
 from penstock.kernel.item import ItemId, NewItem
 from penstock.kernel.lane import Lane, create_lane, pause_lane, resume_lane, set_lane
 from penstock.kernel.lease import HeldLeases
-from penstock.kernel.runner import LOOK_PAUSE
+from penstock.kernel.runner import NOTIFY_INTERVAL
 from penstock.kernel.sweep import rescue
 from penstock.kernel.worker import Worker
 from penstock.postgres.pool import Connection, Pool
@@ -223,7 +223,7 @@ async def test_constant_notifications_cause_a_claim_every_five_milliseconds(
         claims, seconds = claims_of(worker) - before, loop.time() - began_at
 
     rewinds = seconds / REWIND_INTERVAL
-    assert claims <= seconds / LOOK_PAUSE.total_seconds() + rewinds + 4
+    assert claims <= seconds / NOTIFY_INTERVAL.total_seconds() + rewinds + 4
 
 
 async def test_a_notification_is_not_lost_while_a_lane_has_no_room(
@@ -876,10 +876,10 @@ async def test_a_worker_without_handlers_waits_to_be_stopped(dsn: str, pool: Poo
         await pool.fetchval("SELECT 1")
 
 
-# -------------------------------------------------------------------------------------- heartbeat
+# ---------------------------------------------------------------------------------------- renewal
 
 
-async def test_a_heartbeat_keeps_the_lease_of_a_long_handler(
+async def test_a_renewal_keeps_the_lease_of_a_long_handler(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
     """A handler may take longer than the lease; no other worker gets its item meanwhile."""

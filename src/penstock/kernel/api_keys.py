@@ -47,7 +47,7 @@ class ApiKey:
     def allows(self, scope: Scope) -> bool:
         """Return whether the key may do this. `admin` has every scope except `approve`.
 
-        Who administers must not become the second person of a decision by that alone.
+        An administrator must not become the second person of a decision by that alone.
         """
         return scope in self.scopes or (scope != "approve" and "admin" in self.scopes)
 

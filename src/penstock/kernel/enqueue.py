@@ -24,7 +24,9 @@ CLEAR_STAGING = statement(__package__, "clear_staging.sql")
 CHUNK = 5_000  # Items; 1,000 is as fast, and 20,000 only costs memory.
 KEY_LENGTH_MAX = 255
 LIMIT_KEYS_MAX = 8  # Of one item: each is one more decision before its start.
-NAME_RULE = "must have names of 1 to 63 of a-z, 0-9, dash and underscore, not starting with a mark"
+NAME_RULE = (
+    "must have names of 1 to 63 of a-z, 0-9, dash and underscore, beginning with a letter or digit"
+)
 DUE_FROM = datetime(1970, 1, 1, tzinfo=UTC)
 DUE_UNTIL = datetime(2200, 1, 1, tzinfo=UTC)
 

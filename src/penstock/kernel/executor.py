@@ -58,8 +58,8 @@ class _Arrival(NamedTuple):
 class Executor:
     """Runs the items of leases, up to the lane's concurrency at once.
 
-    Instants are of the monotonic clock. The loop's own clock would not do: uvloop's stands still
-    while the loop runs handlers.
+    Instants are of the monotonic clock. The loop's own clock would not do: uvloop's does not
+    advance while the loop runs handlers.
 
     `on_free` is called when a task has no item left to run, `on_ended` when a lease becomes due
     for settling sooner; neither may block.

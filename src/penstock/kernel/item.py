@@ -15,7 +15,8 @@ ItemId = NewType("ItemId", int)
 class LastAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """How the last attempt of an item ended: `retry`, `hold`, `dead` or `lost`.
 
-    A snoozed or returned attempt was none. A `lost` one may have done its work: its worker died.
+    A snoozed or returned attempt does not count. A `lost` one may have done its work: its worker
+    died.
     """
 
     outcome: str

@@ -198,7 +198,9 @@ FIELDS = policy_fields(Lane)
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")  # As the table's CHECK.
 RESERVED_PREFIX = "penstock."  # As the table's CHECK: for lanes of built-in domains.
 NO_SLOTS = "none, as the slots are not installed in this database"
-NAME_RULE = "must be 1 to 63 of a-z, 0-9, dot, dash and underscore, not starting with a mark"
+NAME_RULE = (
+    "must be 1 to 63 of a-z, 0-9, dot, dash and underscore, beginning with a letter or digit"
+)
 RESERVED_RULE = f"must not begin with {RESERVED_PREFIX!r}, which is reserved for built-in domains"
 
 

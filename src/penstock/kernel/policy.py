@@ -121,7 +121,7 @@ class PolicyField:
 
 
 def policy_fields(of: Any) -> dict[str, PolicyField]:
-    """Return the fields of a dataclass that are annotated with a Rule, by name, in their order.
+    """Return the fields of a dataclass that have a FieldRule as annotation, by name, in order.
 
     A dataclass within it is flattened: its fields get its name as a prefix, as their columns do.
     """

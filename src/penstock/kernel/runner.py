@@ -38,14 +38,14 @@ from penstock.postgres.pool import Connection, Pool, database_away
 # claim them, and a crash delays them.
 PREFETCH = timedelta(milliseconds=500)
 # While it has work, a lane does not claim for every single item that ends.
-CLAIM_PAUSE = timedelta(milliseconds=10)
+CLAIM_INTERVAL = timedelta(milliseconds=10)
 # An emptied lane claims again at a notification or a due instant. If these come all the time, the
 # items of this interval are claimed together.
-LOOK_PAUSE = timedelta(milliseconds=5)
+NOTIFY_INTERVAL = timedelta(milliseconds=5)
 # Most producers commit within this time. After these tries, the sweeper looks for the key.
-PROMOTE_PAUSE = timedelta(milliseconds=20)
+PROMOTE_INTERVAL = timedelta(milliseconds=20)
 PROMOTE_TRIES = 25
-AWAY_PAUSE = timedelta(seconds=1)  # A restart of PostgreSQL takes about as long.
+RECONNECT_DELAY = timedelta(seconds=1)  # A restart of PostgreSQL takes about as long.
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class LaneRunner:
     _promotes: Wake = field(default_factory=Wake)
     _promote_tries: int = 0  # Left for keys whose followers could not be promoted.
     _claimed_at: float = 0.0
-    _news_taken_at: float = 0.0
+    _notification_taken_at: float = 0.0
     _is_emptied: bool = False  # Whether the last claim took all that was due.
     _is_claiming: bool = False
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
@@ -133,7 +133,7 @@ class LaneRunner:
                 progressed = await once()
             except DatabaseAway as away:
                 self.log.warning("cycle.failed", lane=self.lane.name, reason=away.reason)
-                wake.within(AWAY_PAUSE.total_seconds())
+                wake.within(RECONNECT_DELAY.total_seconds())
                 progressed = False
             # A claim under way may still return a lease, which must be settled.
             if self.executor.is_stopping and self.leases.is_empty() and not self._is_claiming:
@@ -164,7 +164,7 @@ class LaneRunner:
     async def _claim(self, room: int, group: asyncio.TaskGroup) -> bool:
         began_at = self._claimed_at = self._loop.time()
         if self.wake.is_notified:
-            self.wake.is_notified, self._news_taken_at = False, began_at
+            self.wake.is_notified, self._notification_taken_at = False, began_at
         was_rewinding = self.cursor.is_rewinding()
         with database_away():
             async with self.pool.acquire() as db:
@@ -199,7 +199,7 @@ class LaneRunner:
         more_in = found.more_in if is_lease else found
         self._is_emptied = not is_lease or more_in != 0
         if self._is_emptied and more_in is not None:
-            self.wake.within(max(more_in, LOOK_PAUSE.total_seconds()))
+            self.wake.within(max(more_in, NOTIFY_INTERVAL.total_seconds()))
         return not self._is_emptied
 
     async def _loaded(self, db: Connection, lease: Lease) -> Lease:
@@ -231,9 +231,9 @@ class LaneRunner:
     def _claims_at(self, room: int, on_hand: int) -> float:
         """Return the earliest instant of the next claim, on the loop's clock."""
         if self.wake.is_notified and self._is_emptied:
-            return self._news_taken_at + LOOK_PAUSE.total_seconds()
+            return self._notification_taken_at + NOTIFY_INTERVAL.total_seconds()
         if room < self.lane.batch_size and on_hand > 0:
-            return self._claimed_at + CLAIM_PAUSE.total_seconds()
+            return self._claimed_at + CLAIM_INTERVAL.total_seconds()
         return 0.0
 
     def _prefetch(self) -> int:
@@ -334,4 +334,4 @@ class LaneRunner:
 
     def _promote_within_tries(self, tries: int) -> None:
         self._promote_tries = max(self._promote_tries, tries)
-        self._promotes.within(PROMOTE_PAUSE.total_seconds())
+        self._promotes.within(PROMOTE_INTERVAL.total_seconds())

@@ -176,7 +176,10 @@ def _again(
     since: datetime,
     result: object = None,
 ) -> AttemptRecord:
-    """Repeat the item later, unless that would be after its deadline."""
+    """Repeat the item later, unless that would be after its deadline.
+
+    One that was claimed early is not repeated before it is due.
+    """
     worked = timedelta(milliseconds=ended.duration_ms)
     not_after = ended.claimed.not_after
     if not_after is not None and since + worked + wait > not_after:
@@ -186,6 +189,7 @@ def _again(
         again_in=wait.total_seconds(),
         reason=to_text(reason),
         result=to_json(result),
+        due_at=ended.claimed.due_at,
     )
 
 

@@ -36,8 +36,8 @@ CHANNEL = "penstock"
 POLICY_CHANGED = "policy"
 POLL_INTERVAL = timedelta(seconds=1)
 SETTLE_GRACE = timedelta(seconds=5)  # A hundred times the duration of a settle.
-HEARTBEAT_SHARE = 3  # A lease is renewed after a third of its duration: two renewals may fail.
-HEARTBEAT_CHECK = timedelta(milliseconds=250)  # A quarter of the shortest lease.
+RENEWAL_SHARE = 3  # A lease is renewed after a third of its duration: two renewals may fail.
+RENEWAL_CHECK = timedelta(milliseconds=250)  # A quarter of the shortest lease.
 
 LOOK_FOR_LANES = timedelta(seconds=5)  # That rows of a domain name.
 BLOCKED_MAX = timedelta(seconds=30)  # Of a worker without lanes; a third of it, as of a lease.
@@ -148,7 +148,7 @@ class Worker:
     def _blocked_limit(self) -> timedelta:
         """Return for how long the loop may be blocked: a renewal is late then."""
         leases = (runner.lane.lease for runner in self._runners.values())
-        return min(leases, default=BLOCKED_MAX) / HEARTBEAT_SHARE
+        return min(leases, default=BLOCKED_MAX) / RENEWAL_SHARE
 
     def _log_blocked(
         self, task: "asyncio.Task[Any] | None", blocked_seconds: float, where: str
@@ -223,11 +223,11 @@ class Worker:
 
     async def _extend_forever(self) -> None:
         while True:
-            await asyncio.sleep(HEARTBEAT_CHECK.total_seconds())
+            await asyncio.sleep(RENEWAL_CHECK.total_seconds())
             try:
                 await self._extend()
             except DatabaseAway as away:
-                self.log.warning("heartbeat.failed", worker=self.name, reason=away.reason)
+                self.log.warning("renewal.failed", worker=self.name, reason=away.reason)
 
     async def _extend(self) -> None:
         """Renew the leases that are a third over; mark those that the database no longer has."""
@@ -236,7 +236,7 @@ class Worker:
             token: held
             for runner in self._runners.values()
             for token, held in runner.leases.to_renew(
-                runner.lane.lease / HEARTBEAT_SHARE, now=now
+                runner.lane.lease / RENEWAL_SHARE, now=now
             ).items()
         }
         if not aging:
@@ -264,7 +264,7 @@ class Worker:
                 with database_away():
                     await work
         except (DatabaseAway, asyncpg.PostgresError, TimeoutError) as failure:
-            self.log.warning("report.failed", worker=self.name, **describe(failure))
+            self.log.warning("heartbeat.failed", worker=self.name, **describe(failure))
 
     @property
     def lanes(self) -> list[Lane]:

@@ -1,6 +1,6 @@
--- Raise PS403 if a lane belongs to a domain other than `owner` that guards `verb`: what to use instead
--- is in the message and, for programs, in DETAIL. Any caller can pass an owner: this prevents mistakes,
--- and is no protection against a caller that is not trusted.
+-- Raise PS403 if a lane belongs to a domain other than `owner` that guards `verb`: what to use
+-- instead is in the message and, for programs, in DETAIL. Any caller can pass an owner: this
+-- prevents mistakes, and is no protection against a caller that is not trusted.
 CREATE OR REPLACE FUNCTION penstock.check_guard(policy penstock.lane, verb text, owner text)
 RETURNS void
 LANGUAGE plpgsql AS $$

@@ -1,8 +1,8 @@
 -- Change the due instants of unclaimed items; they keep their positions behind their order keys. An
 -- item that a transaction holds, that waits for a retry or that a person has rescheduled is no
 -- longer due when its slot was, and is left unchanged. A held item is due then once it is released.
--- A domain that keeps the instants of its items gets those that have moved, with note_moved_instants,
--- which is looked up only here: the kernel can be installed without domains.
+-- A domain that keeps the instants of its items gets those that have moved, with
+-- note_moved_instants, which is looked up only here: the kernel can be installed without domains.
 CREATE OR REPLACE FUNCTION penstock.move_due_instants(
     item_ids bigint[], from_ats timestamptz[], to_ats timestamptz[]
 ) RETURNS void

@@ -1,7 +1,7 @@
--- Return since when the oldest item of a lane is due that is snoozed again and again, such as behind a
--- kill switch: the instant with which it was accepted, as each snooze moves its due instant. One that
--- was snoozed for more than a minute has a new due instant instead, such as the opening of a market.
--- Up to `heads_max` items are looked at, those that are due next.
+-- Return since when the oldest item of a lane is due that is snoozed again and again, such as
+-- behind a kill switch: the instant with which it was accepted, as each snooze moves its due
+-- instant. One that was snoozed for more than a minute has a new due instant instead, such as the
+-- opening of a market. Up to `heads_max` items are looked at, those that are due next.
 CREATE OR REPLACE FUNCTION penstock.oldest_snoozed(in_lane integer, heads_max integer)
 RETURNS timestamptz
 LANGUAGE sql STABLE

@@ -1,8 +1,8 @@
 -- Create the partitions of one day in every table that daily_table lists, unless they exist, and
 -- the day's row for retention. A day's ids are day << 32 onward. Each partition is created
 -- separately and attached: this does not wait for transactions that only enqueue, and fails after
--- 2 s behind other locks. Attaching copies triggers for rows; those for TRUNCATE are copied here, also
--- to a day that was open before its table had one.
+-- 2 s behind other locks. Attaching copies triggers for rows; those for TRUNCATE are copied here,
+-- also to a day that was open before its table had one.
 -- Runs as its owner, because only the owner of a table may attach to it.
 CREATE OR REPLACE FUNCTION penstock.open_day(day date) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -1,5 +1,5 @@
--- Refuse to write to a view that carries the name of a table of a system that Penstock replaces, and
--- say what to use instead: the trigger's argument.
+-- Refuse to write to a view that carries the name of a table of a system that Penstock replaces,
+-- and say what to use instead: the trigger's argument.
 CREATE OR REPLACE FUNCTION penstock.refuse_write() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,5 +1,5 @@
--- Give dead items another set of attempts, now, or when they are due if that is later: an operator can
--- end an item before it is due. An item that blocks its key becomes its head again; any
+-- Give dead items another set of attempts, now, or when they are due if that is later: an operator
+-- can end an item before it is due. An item that blocks its key becomes its head again; any
 -- other takes its old position behind the key ('park') or the last one ('skip'). Items past their
 -- deadline stay dead: they would only expire again. Returns the ids of the replayed items.
 CREATE OR REPLACE FUNCTION penstock.replay_dead(ids bigint[], at timestamptz) RETURNS SETOF bigint

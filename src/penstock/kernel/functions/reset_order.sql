@@ -1,5 +1,5 @@
--- Delete the order keys of a lane whose ordering changes. Items are parked when they are enqueued, so
--- unfinished ones forbid the change: PS409.
+-- Delete the order keys of a lane whose ordering changes. Items are parked when they are enqueued,
+-- so unfinished ones forbid the change: PS409.
 CREATE OR REPLACE FUNCTION penstock.reset_order(policy penstock.lane) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

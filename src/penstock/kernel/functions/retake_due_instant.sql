@@ -1,7 +1,7 @@
--- Cancel the slot of an item, if it has one, and take another one at or after `wanted` if the item's lane
--- names a pool now. Returns when the item is due; the caller reschedules it in the same transaction.
--- Raises PS422 with the reason if there is no slot. plpgsql, because the kernel is installed without the
--- slots.
+-- Cancel the slot of an item, if it has one, and take another one at or after `wanted` if the
+-- item's lane names a pool now. Returns when the item is due; the caller reschedules it in the same
+-- transaction. Raises PS422 with the reason if there is no slot. plpgsql, because the kernel is
+-- installed without the slots.
 CREATE OR REPLACE FUNCTION penstock.retake_due_instant(
     item_id bigint, wanted timestamptz, at timestamptz DEFAULT now()
 ) RETURNS timestamptz

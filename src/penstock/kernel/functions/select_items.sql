@@ -1,7 +1,7 @@
 -- Return the items of a lane that are held, dead or waiting unclaimed, and match the conditions; a
 -- NULL condition matches all. `before` is compared with the instant of the state: held, died, due.
--- `only_heads` leaves out items that are not the head of an order key: those without a key, and dead
--- ones that block none.
+-- `only_heads` leaves out items that are not the head of an order key: those without a key, and
+-- dead ones that block none.
 CREATE OR REPLACE FUNCTION penstock.select_items(
     in_lane integer, state text, with_reason text, with_order_key text, before timestamptz,
     only_heads boolean DEFAULT false

@@ -1,11 +1,11 @@
--- Change fields of a lane's policy for all workers: lock the lane, which waits for running claims, check
--- and write the change and its audit, and wake the workers, which then read the policy again. Fields
--- that are not given keep their values. Rate slots assigned under the old rate or interval must not
--- delay the new one: the next slot is at most one after those that workers may already have
--- (slots_ahead).
--- Raises PS404 for an unknown lane, PS400 for an unknown field, PS403 for a field that a domain other
--- than `owner` guards, PS409 for another ordering while the lane has unfinished items, and violates
--- the table's CHECKs for a value out of range.
+-- Change fields of a lane's policy for all workers: lock the lane, which waits for running claims,
+-- check and write the change and its audit, and wake the workers, which then read the policy again.
+-- Fields that are not given keep their values. Rate slots assigned under the old rate or interval
+-- must not delay the new one: the next slot is at most one after those that workers may already
+-- have (slots_ahead).
+-- Raises PS404 for an unknown lane, PS400 for an unknown field, PS403 for a field that a domain
+-- other than `owner` guards, PS409 for another ordering while the lane has unfinished items, and
+-- violates the table's CHECKs for a value out of range.
 CREATE OR REPLACE FUNCTION penstock.set_lane(
     lane_name text,
     changes jsonb,

@@ -1,7 +1,8 @@
 -- Delete those of the given items that ended longer ago than their lane's retention, with their
--- attempts, the rows of domains that belong to them, and all else that is known of them, except their
--- keys. The others are listed in retained_item, to be looked at again. Returns how many were deleted.
--- Needs no lock on an item: one that has ended stays ended, and only ended ones are deleted.
+-- attempts, the rows of domains that belong to them, and all else that is known of them, except
+-- their keys. The others are listed in retained_item, to be looked at again. Returns how many were
+-- deleted. Needs no lock on an item: one that has ended stays ended, and only ended ones are
+-- deleted.
 CREATE OR REPLACE FUNCTION penstock.trim_items(ids bigint[], at timestamptz) RETURNS bigint
 LANGUAGE plpgsql
 -- Few ids are looked up in indexes; with stale statistics the planner may scan tables instead.

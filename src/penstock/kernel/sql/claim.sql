@@ -2,8 +2,8 @@
 -- The lane's row is locked first, so that a pause is exact, policy is never stale, and the rate is
 -- decided here over all workers, as is the lane's total concurrency. A rate-limited lane assigns
 -- slots up to $6 ahead; the worker starts each item at its slot (start_in seconds from now).
--- ($2, $3) is the worker's cursor: a hint that skips the dead head of the index. $10: whether to wait
--- for the lane's dispatch interval, which the caller may keep by itself.
+-- ($2, $3) is the worker's cursor: a hint that skips the dead head of the index. $10: whether to
+-- wait for the lane's dispatch interval, which the caller may keep by itself.
 -- MATERIALIZED fences the LIMIT: inlined, the planner may repeat it and claim too many. The planner
 -- cannot know that LIMIT either and would guess a tenth of the table; rows that are locked cannot
 -- move, so they are deleted by ctid, and bodies are looked up one by one (LATERAL with LIMIT).

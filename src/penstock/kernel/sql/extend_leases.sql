@@ -1,5 +1,5 @@
 -- Renew leases and return their tokens; the lease of a token that is not returned is lost. An
--- expired lease is not renewed, swept or not: its worker may have been told that it is invalid.
+-- expired lease is not renewed, swept or not: its worker may know that it is invalid.
 UPDATE penstock.lease
 SET expires_at = coalesce($2::timestamptz, now()) + lane.lease
 FROM penstock.lane

@@ -1,4 +1,5 @@
--- Hold an item that waits unclaimed. The head of an order key stays the head, so its followers wait.
+-- Hold an item that waits unclaimed. The head of an order key stays the head, so its followers
+-- wait.
 WITH withdrawn AS MATERIALIZED (
     SELECT id, lane_id, due_at, attempt, forgiven FROM penstock.withdraw(ARRAY[$1::bigint])
 )

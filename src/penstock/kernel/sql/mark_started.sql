@@ -1,6 +1,6 @@
--- Note in their leases which items are about to start. Committed before the handlers run, so that the
--- sweeper can tell what may have been executed. Returns the leases that are still valid: items of
--- the others must not start.
+-- Note in their leases which items are about to start. Committed before the handlers run, so that
+-- the sweeper can tell what may have been executed. Returns the leases that are still valid: items
+-- of the others must not start.
 WITH given AS (
     SELECT token, array_agg(id) AS ids
     FROM unnest($1::bigint[], $2::bigint[]) AS g (token, id)

@@ -1,6 +1,6 @@
 -- Depths for the metrics. Every count stops at $1 rows, so that no scrape scans a big table.
--- Items behind a dead or held head wait as well, and so do heads that are snoozed again and again; $2
--- limits the heads that are looked at.
+-- Items behind a dead or held head wait as well, and so do heads that are snoozed again and again;
+-- $2 limits the heads that are looked at.
 -- ORDER BY forces the index: otherwise a lane with few rows is searched among all others.
 SELECT lane.name AS lane,
     waiting.ready,

@@ -1,5 +1,5 @@
--- End a held item as done, with an attempt of the operator $4 that records the reason and the result.
--- Its token is a new one, so that every lease the item has had is older.
+-- End a held item as done, with an attempt of the operator $4 that records the reason and the
+-- result. Its token is a new one, so that every lease the item has had is older.
 WITH resolved AS (
     DELETE FROM penstock.held WHERE id = $1 RETURNING id, lane_id, attempt, reason
 ), recorded AS (

@@ -1,9 +1,9 @@
 -- Write how attempts of one lease ended. Fenced: without the lease row nothing is written and no
--- row is returned. If $2 is true the lease is deleted; otherwise it keeps its unsettled items.
--- $3, $4 and $5 have one entry per ended item. $5 is the index of its record in the arrays from $6
--- on; many items may share one. These lists are text: encoding long arrays in the driver would take
--- most of a worker's time. $12: the lane has a total concurrency, and other workers may wait for the
--- places that become free.
+-- row is returned. If $2 is true the lease is deleted; otherwise it keeps its unsettled items. $3,
+-- $4 and $5 have one entry per ended item. $5 is the index of its record in the arrays from $6 on;
+-- many items may share one. These lists are text: encoding long arrays in the driver would take
+-- most of a worker's time. $12: the lane has a total concurrency, and other workers may wait for
+-- the places that become free.
 WITH listed AS MATERIALIZED (
     -- Parsed once; in a condition it would be parsed for each row.
     SELECT * FROM unnest($3::text::bigint[], $4::text::integer[], $5::text::integer[])
@@ -33,7 +33,9 @@ WITH listed AS MATERIALIZED (
     SELECT e.id, h.attempt + 1 AS attempt, h.forgiven, e.duration_ms,
         x.outcome, x.reason, x.result, x.due_at,
         f.token, f.lane_id, f.claimed_at, f.settled_at,
-        f.settled_at + make_interval(secs => x.again_in) AS retry_at
+        -- Not before it is due: it may have been claimed early.
+        CASE WHEN x.again_in IS NOT NULL
+            THEN greatest(f.settled_at + make_interval(secs => x.again_in), x.due_at) END AS retry_at
     FROM fenced AS f
     CROSS JOIN listed AS e
     JOIN held_item AS h USING (id)
