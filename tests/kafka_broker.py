@@ -122,7 +122,7 @@ class GivenBroker:
 class RealBroker:
     """Apache Kafka, broker and controller in one process.
 
-    It has two doors: one for everybody, and one by TLS for the account of the tests.
+    It has two listeners: a plain one, and one with TLS for the account of the tests.
     """
 
     folder: Path
@@ -153,7 +153,7 @@ class RealBroker:
 
     @property
     def ca(self) -> Path:
-        """The certificate of the authority that vouches for the secure door."""
+        """The certificate of the authority that signed the certificate of the secure listener."""
         return self.folder / "ca.pem"
 
     @property
@@ -208,8 +208,8 @@ class RealBroker:
         yield "process.roles=broker,controller"
         yield "node.id=1"
         yield f"controller.quorum.voters=1@127.0.0.1:{controller}"
-        doors = f"PLAINTEXT://127.0.0.1:{self.port},SECURE://127.0.0.1:{self.secure_port}"
-        yield f"listeners={doors},CONTROLLER://127.0.0.1:{controller}"
+        listeners = f"PLAINTEXT://127.0.0.1:{self.port},SECURE://127.0.0.1:{self.secure_port}"
+        yield f"listeners={listeners},CONTROLLER://127.0.0.1:{controller}"
         yield f"advertised.listeners=PLAINTEXT://{self.bootstrap},SECURE://{self.secure_bootstrap}"
         yield "controller.listener.names=CONTROLLER"
         protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL"

@@ -80,7 +80,7 @@ class Hang:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The request is read and the connection ended, in good order or with a reset."""
+    """The request is read and the connection ended, with a close or with a reset."""
 
     is_reset: bool = False
 

@@ -342,7 +342,7 @@ NASTY = {
 
 @pytest.mark.parametrize("nasty", NASTY.values(), ids=NASTY)
 def test_a_client_cannot_control_the_terminal(nasty: str) -> None:
-    """Anybody who finds the port may send anything in a body, a header, an id or a type."""
+    """Any sender on the port may send anything in a body, a header, an id or a type."""
     as_latin = nasty.encode("latin-1", "replace").decode("latin-1")
     event = {"id": nasty, "type": nasty, "data": nasty}
     for body in (json.dumps(event, ensure_ascii=False), nasty):

@@ -227,7 +227,7 @@ def test_a_rotated_secret_signs_together_with_the_previous_one(cli: Cli) -> None
 
     assert rotated.out.startswith("whsk_")
     assert f"penstock subscription public-keys {made}" in rotated.err
-    assert "the secret before signs too, for 2h" in rotated.err
+    assert "the previous secret also signs for 2h" in rotated.err
     newest, second = cli("subscription", "public-keys", made).out.splitlines()
     assert second == before
     assert newest not in {before, rotated.out.strip()}
@@ -240,8 +240,8 @@ def test_a_rotation_without_overlap_is_reported(cli: Cli) -> None:
     without_overlap = cli("subscription", "rotate-secret", made, "--overlap", "0")
     github = cli("subscription", "rotate-secret", other)
 
-    assert "the secret before is out of use" in without_overlap.err
-    assert "the secret before is out of use at once" in github.err
+    assert "the previous secret no longer signs" in without_overlap.err
+    assert "one signature: the previous secret no longer signs" in github.err
     message = refused(cli("subscription", "rotate-secret", other, "--scheme", "ed25519"), 2)
     assert message.startswith("--scheme: ")
     assert "there are no public keys" in cli("subscription", "public-keys", made).err
@@ -295,7 +295,7 @@ def test_a_new_key_replaces_the_old_one(cli: Cli, monkeypatch: pytest.MonkeyPatc
     counted = answer(cli("subscription", "reseal", "--dry-run", "--json"))
     message = cli("subscription", "reseal", "--dry-run").out
     assert counted == {"secrets": 1, "headers": 1}
-    assert message == "1 secrets and the headers of 1 subscriptions would be sealed anew\n"
+    assert message == "1 secrets and the headers of 1 subscriptions would be resealed\n"
     done = answer(cli("subscription", "reseal", "--json"))
     assert done == {"secrets": 1, "headers": 1, "unopened": []}
 

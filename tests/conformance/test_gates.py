@@ -7,7 +7,7 @@ from itertools import count, pairwise
 import pytest
 
 from penstock.base.clock import FakeClock
-from penstock.limits.gate import EndpointStatus, Gate, Permit, Rules, Verdict
+from penstock.limits.gate import Gate, KeyStatus, Permit, Rules, Verdict
 from tests.conformance.scene import KEY, MILLISECOND, RULES, SECOND, call, enter, refused
 
 HALF = 0.5  # The random number of the gates in these tests.
@@ -171,7 +171,7 @@ async def test_earlier_failures_do_not_open_a_breaker_that_has_just_closed(
     for each in early:
         await gate.leave(each, RULES, verdict="failing")
 
-    assert await gate.inspect(KEY) == EndpointStatus()
+    assert await gate.inspect(KEY) == KeyStatus()
 
 
 async def test_an_earlier_success_does_not_reset_new_failures(gate: Gate, clock: FakeClock) -> None:
@@ -194,7 +194,7 @@ async def test_a_second_probe_does_not_undo_the_decision_of_the_first(
     await gate.leave(first, RULES, verdict="alive")
     await gate.leave(second, RULES, verdict="failing")
 
-    assert await gate.inspect(KEY) == EndpointStatus(permits_in_use=1)
+    assert await gate.inspect(KEY) == KeyStatus(permits_in_use=1)
     await gate.leave(third, RULES, verdict="unknown")
 
 
@@ -242,7 +242,7 @@ async def test_a_breaker_that_is_unused_for_an_hour_is_closed(gate: Gate, clock:
     clock.advance(RULES.open_for + timedelta(hours=1))
 
     assert not (await enter(gate)).is_probe
-    assert await gate.inspect(KEY) == EndpointStatus(permits_in_use=1)
+    assert await gate.inspect(KEY) == KeyStatus(permits_in_use=1)
 
 
 async def test_an_open_breaker_refuses_until_it_is_half_open(gate: Gate, clock: FakeClock) -> None:
@@ -568,7 +568,7 @@ async def test_an_open_breaker_refuses_until_the_cooldown_has_ended(
 
 
 async def test_an_unused_key_has_no_limits_in_effect(gate: Gate) -> None:
-    assert await gate.inspect("nobody") == EndpointStatus()
+    assert await gate.inspect("nobody") == KeyStatus()
 
 
 async def trip(gate: Gate, clock: FakeClock, rules: Rules = RULES) -> None:

@@ -14,7 +14,7 @@ from penstock.base.clock import FakeClock
 from penstock.base.errors import BadSetting
 from penstock.integrations.redis.client import FAILURES, Client, RedisUnavailable, connect
 from penstock.integrations.redis.gate import RedisGate
-from penstock.limits.gate import EndpointStatus, Permit, Refusal, Rules
+from penstock.limits.gate import KeyStatus, Permit, Refusal, Rules
 from tests.conformance.scene import KEY, MILLISECOND, PATIENT, RULES, SECOND, call, enter, refused
 from tests.fault.waiting import until
 from tests.redis_server import RedisServer, running_redis
@@ -119,7 +119,7 @@ async def test_a_prefix_keeps_two_installations_apart(redis: Client, clock: Fake
     assert await keys_of(redis) == {
         f"one:{part}:{KEY}" for part in ("breaker", "cooldown", "rate", "sem")
     }
-    assert await other.inspect(KEY) == EndpointStatus()
+    assert await other.inspect(KEY) == KeyStatus()
 
 
 async def test_every_key_expires(redis: Client, clock: FakeClock) -> None:

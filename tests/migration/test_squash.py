@@ -17,7 +17,7 @@ from penstock.kernel.item import Done, ItemId
 from penstock.kernel.lane import list_lanes, read_lane
 from penstock.kernel.retain import trim_retained
 from penstock.postgres.functions import read_functions
-from penstock.postgres.migrate import CREATE_LEDGER, RECORD_MIGRATION, check, migrate
+from penstock.postgres.migrate import CREATE_MIGRATION_TABLES, RECORD_MIGRATION, check, migrate
 from penstock.postgres.pool import Connection, Pool, Queries
 from penstock.postgres.steps import read_steps
 from tests.database import OWNERS
@@ -38,6 +38,8 @@ REMOVED = (
     r"function (enqueue|enqueue_staged|enqueue_deliveries)\(.*",
     # Strict pools.
     r"function (assign_slots|set_slot_config)\(.*",
+    # Other names in the body.
+    r"function (accept_events|take_cells)\(.*",
     # Run as their owner.
     r"function (open_day|drop_day)\(.*",
     # Joined with a sequence that refuses locks.
@@ -66,8 +68,8 @@ ADDED_FUNCTIONS = (
     "find_outbox_limit", "insert_payment_outbox_pending", "open_outbox_items",
     "open_outbox_month", "outbox_amount",
     "outbox_attempt_hash", "outbox_fault", "outbox_has_failed", "outbox_hash",
-    "outbox_is_of_refused_call", "outbox_is_paid", "outbox_last_states",
-    "outbox_past_calls", "outbox_progress",
+    "outbox_is_of_refused_call", "outbox_is_paid", "outbox_is_paid_late", "outbox_known_calls",
+    "outbox_last_cleared", "outbox_last_states", "outbox_past_calls", "outbox_progress",
     "outbox_rows_hash", "outbox_seal_hash", "outbox_state", "repeat_instruction",
     "seal_outbox", "send_instruction", "send_instructions", "suspend_after_failure", "uuid_v7",
     "uuid_v7_at", "uuids_v7",
@@ -85,7 +87,7 @@ ADDED = (
     r"function slot_newcomers\(.*LANGUAGE plpgsql.*",
     r"function (release|retake)_due_instant\(.*",
     r"function (open_day|drop_day)\(.*SECURITY DEFINER.*",
-    # The ledger of functions.
+    # The table of functions.
     r"(relation|column|constraint) function_version\b.*",
     r"index CREATE UNIQUE INDEX function_has_one_version .*",
     # The policies of lanes as exec_rate_config, which can be updated.
@@ -95,6 +97,9 @@ ADDED = (
     # Strict pools.
     r"(column|constraint) (slot_pool|slot_config)\..*\bis_strict\b.*",
     r"function (assign_slots|set_slot_config)\(.*is_strict.*",
+    # Other names in the body.
+    r"function accept_events\(.*\bnew_event\b.*",
+    r"function take_cells\(.*\brequest_group\b.*",
     # Views refuse to be written or locked.
     r"function refuse_write\(.*",
     r"trigger CREATE TRIGGER \w+_is_read_only .*",
@@ -180,7 +185,7 @@ ROWS: tuple[LiteralString, ...] = (
 @pytest.fixture
 async def previous(connection: Connection) -> Connection:
     """A database of the commit before the squash, with data."""
-    await connection.execute(CREATE_LEDGER)
+    await connection.execute(CREATE_MIGRATION_TABLES)
     await connection.execute("DROP TABLE penstock.function_version")
     for owner in OWNERS:
         files = sorted((FOLDER / "before_squash" / owner.rpartition(".")[2]).glob("*.sql"))
@@ -234,7 +239,7 @@ async def test_a_database_from_before_the_squash_becomes_the_same_as_a_new_one(
 
     async with db.acquire() as new:
         assert await read_catalogue(previous) == await read_catalogue(new)
-    assert await ledgers_of(previous) == await ledgers_of(db)
+    assert await records_of(previous) == await records_of(db)
     assert await migrate(previous, OWNERS) == []
     await check(previous, OWNERS)
 
@@ -351,7 +356,7 @@ async def test_the_default_pool_is_as_the_functions_would_make_it(db: Pool) -> N
     assert tuple(made[0]) == tuple(made[1])
 
 
-async def ledgers_of(db: Queries) -> list[tuple[object, ...]]:
+async def records_of(db: Queries) -> list[tuple[object, ...]]:
     steps = await db.fetch("SELECT owner, number, name, checksum FROM penstock.migration")
     functions = await db.fetch(
         "SELECT owner, version, name, checksum FROM penstock.function_version"
@@ -359,7 +364,7 @@ async def ledgers_of(db: Queries) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in (*steps, *functions))
 
 
-async def test_the_ledgers_name_what_is_shipped(db: Pool) -> None:
+async def test_the_migration_tables_name_what_is_shipped(db: Pool) -> None:
     shipped = [
         (owner, number, name, checksum)
         for owner in OWNERS
@@ -373,4 +378,4 @@ async def test_the_ledgers_name_what_is_shipped(db: Pool) -> None:
         )
     ]
 
-    assert await ledgers_of(db) == sorted(shipped)
+    assert await records_of(db) == sorted(shipped)

@@ -516,7 +516,7 @@ class KernelMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.workers)
     @rule(number=some_number)
-    def heartbeat(self, number: int) -> None:
+    def renew(self, number: int) -> None:
         token = _pick(self.workers, number).lease.token
 
         rows = self.world.run(self.db.fetch(EXTEND_LEASES, [token], self.now))

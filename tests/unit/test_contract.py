@@ -109,3 +109,23 @@ async def test_a_lane_with_a_handler_of_the_app_cannot_be_taken_by_a_domain(dsn:
         await app.open()
 
     await app.close()
+
+
+async def test_what_a_domain_opened_is_closed_before_what_it_was_built_on(dsn: str) -> None:
+    """What was opened last may use what was opened first."""
+    closed: list[str] = []
+
+    async def close_own() -> None:
+        closed.append("own")
+
+    async def close_client() -> None:
+        closed.append("client")
+
+    def build(_: Resources) -> Runtime:
+        return Runtime(close=[close_own]).built_on([close_client])
+
+    app = Penstock(dsn, domains=[Domain(name="greetings", build=build)])
+    await app.open()
+    await app.close()
+
+    assert closed == ["own", "client"]

@@ -5,10 +5,10 @@ import msgspec
 from penstock.api import wire
 from penstock.contract.paging import read_id, take_page
 from penstock.kernel import inspect
-from penstock.web.call import Call
+from penstock.web.call import WebCall
 
 
-async def list_page(call: Call[wire.AuditQuery, None]) -> wire.AuditPage:
+async def list_page(call: WebCall[wire.AuditQuery, None]) -> wire.AuditPage:
     """Show a page of changes."""
     query = call.parameters
     async with call.connection() as db:

@@ -8,10 +8,10 @@ from penstock.contract.paging import read_id, take_page
 from penstock.kernel import inspect
 from penstock.kernel import replay as kernel
 from penstock.kernel.item import ItemId
-from penstock.web.call import Call
+from penstock.web.call import WebCall
 
 
-async def list_page(call: Call[wire.DeadQuery, None]) -> wire.DeadPage:
+async def list_page(call: WebCall[wire.DeadQuery, None]) -> wire.DeadPage:
     """Show a page of dead letters."""
     query = call.parameters
     after = read_id(query.after)
@@ -27,7 +27,7 @@ async def list_page(call: Call[wire.DeadQuery, None]) -> wire.DeadPage:
     return wire.DeadPage(items=shown, next=following)
 
 
-async def replay(call: Call[NoParameters, wire.ReplayRequest]) -> Reply[wire.ReplayAnswer]:
+async def replay(call: WebCall[NoParameters, wire.ReplayRequest]) -> Reply[wire.ReplayAnswer]:
     """Start a replay, or only count the items that it would return to the queue."""
     wanted = call.body
     async with call.connection() as db:
@@ -38,13 +38,13 @@ async def replay(call: Call[NoParameters, wire.ReplayRequest]) -> Reply[wire.Rep
     return Reply(wire.ReplayAnswer(counted=job.counted, replay=_shown(job)), 202)
 
 
-async def list_replays(call: Call[NoParameters, None]) -> wire.Replays:
+async def list_replays(call: WebCall[NoParameters, None]) -> wire.Replays:
     """Show the latest replays."""
     async with call.connection() as db:
         return wire.Replays(replays=[_shown(job) for job in await kernel.list_replays(db)])
 
 
-async def show_replay(call: Call[wire.DeadReplayRef, None]) -> wire.DeadReplay:
+async def show_replay(call: WebCall[wire.DeadReplayRef, None]) -> wire.DeadReplay:
     """Show the progress of a replay."""
     async with call.connection() as db:
         return _shown(await kernel.read_replay(db, call.parameters.replay_id))

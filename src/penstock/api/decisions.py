@@ -13,48 +13,48 @@ from penstock.kernel.guard import Verb
 from penstock.kernel.item import ItemId
 from penstock.kernel.select import Decide, SelectableState, Selection, count_selected, decide_page
 from penstock.postgres.pool import Connection
-from penstock.web.call import Call
+from penstock.web.call import WebCall
 
 
-async def hold(call: Call[wire.ItemRef, wire.Decision]) -> wire.Item:
+async def hold(call: WebCall[wire.ItemRef, wire.Decision]) -> wire.Item:
     """Hold a waiting item."""
     return await _decide_one(call, partial(operate.hold, who=call.who, reason=call.body.reason))
 
 
-async def release(call: Call[wire.ItemRef, wire.Decision]) -> wire.Item:
+async def release(call: WebCall[wire.ItemRef, wire.Decision]) -> wire.Item:
     """Try a held item again."""
     return await _decide_one(call, partial(operate.release, who=call.who, reason=call.body.reason))
 
 
-async def skip(call: Call[wire.ItemRef, wire.Decision]) -> wire.Item:
+async def skip(call: WebCall[wire.ItemRef, wire.Decision]) -> wire.Item:
     """End the head of an order key, so that the next item follows."""
     return await _decide_one(call, partial(operate.skip, who=call.who, reason=call.body.reason))
 
 
-async def resolve(call: Call[wire.ItemRef, wire.Resolution]) -> wire.Item:
+async def resolve(call: WebCall[wire.ItemRef, wire.Resolution]) -> wire.Item:
     """End a held item as done or dead."""
     return await _decide_one(call, _resolution(call.body, who=call.who))
 
 
-async def hold_many(call: Call[NoParameters, wire.DecisionOnMany]) -> wire.Decided:
+async def hold_many(call: WebCall[NoParameters, wire.DecisionOnMany]) -> wire.Decided:
     """Hold the waiting items that match."""
     decide = partial(operate.hold, who=call.who, reason=call.body.reason)
     return await _decide_many(call, "hold", state="waiting", decide=decide)
 
 
-async def release_many(call: Call[NoParameters, wire.DecisionOnMany]) -> wire.Decided:
+async def release_many(call: WebCall[NoParameters, wire.DecisionOnMany]) -> wire.Decided:
     """Try the held items that match again."""
     decide = partial(operate.release, who=call.who, reason=call.body.reason)
     return await _decide_many(call, "release", state="held", decide=decide)
 
 
-async def skip_many(call: Call[NoParameters, wire.SkipMany]) -> wire.Decided:
+async def skip_many(call: WebCall[NoParameters, wire.SkipMany]) -> wire.Decided:
     """End the heads that match."""
     decide = partial(operate.skip, who=call.who, reason=call.body.reason)
     return await _decide_many(call, "skip", state=call.body.state, decide=decide)
 
 
-async def resolve_many(call: Call[NoParameters, wire.ResolutionOfMany]) -> wire.Decided:
+async def resolve_many(call: WebCall[NoParameters, wire.ResolutionOfMany]) -> wire.Decided:
     """End the held items that match as done or dead."""
     decide = _resolution(call.body, who=call.who)
     return await _decide_many(call, "resolve", state="held", decide=decide)
@@ -71,7 +71,8 @@ def _resolution(body: wire.Resolution | wire.ResolutionOfMany, *, who: str) -> D
 
 
 async def _decide_one(
-    call: Call[wire.ItemRef, wire.Decision] | Call[wire.ItemRef, wire.Resolution], decide: Decide
+    call: WebCall[wire.ItemRef, wire.Decision] | WebCall[wire.ItemRef, wire.Resolution],
+    decide: Decide,
 ) -> wire.Item:
     item_id = ItemId(call.parameters.item_id)
     async with call.connection() as db:
@@ -80,9 +81,9 @@ async def _decide_one(
 
 
 async def _decide_many(
-    call: Call[NoParameters, wire.DecisionOnMany]
-    | Call[NoParameters, wire.SkipMany]
-    | Call[NoParameters, wire.ResolutionOfMany],
+    call: WebCall[NoParameters, wire.DecisionOnMany]
+    | WebCall[NoParameters, wire.SkipMany]
+    | WebCall[NoParameters, wire.ResolutionOfMany],
     verb: Verb,
     *,
     state: SelectableState,

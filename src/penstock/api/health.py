@@ -10,18 +10,18 @@ from penstock.kernel.lane import list_lanes
 from penstock.postgres.errors import DatabaseFull
 from penstock.postgres.pool import Pool, database_away
 from penstock.postgres.statement import statement
-from penstock.web.call import Call
+from penstock.web.call import WebCall
 
 PROBE_TIMEOUT = timedelta(seconds=2)  # Callers give a probe up that takes longer.
 IS_READ_ONLY = statement(__package__, "is_read_only.sql")
 
 
-async def show_live(_call: Call[NoParameters, None]) -> wire.Live:
+async def show_live(_call: WebCall[NoParameters, None]) -> wire.Live:
     """Answer while the process runs."""
     return wire.Live(live=True)
 
 
-async def show(call: Call[NoParameters, None]) -> Reply[wire.Health]:
+async def show(call: WebCall[NoParameters, None]) -> Reply[wire.Health]:
     """Show whether requests can be served, which needs a database that reads and writes."""
     database = await _database(call.context.penstock.pool)
     # A full disk can be read, and only a write shows that it is full.

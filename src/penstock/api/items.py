@@ -16,14 +16,14 @@ from penstock.kernel.item import Accepted, ItemId, NewItem
 from penstock.kernel.lane import list_lanes
 from penstock.kernel.why import why_item
 from penstock.postgres.pool import Connection, Queries
-from penstock.web.call import Call
+from penstock.web.call import WebCall
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 
 _INDEXED = re.compile(r"items\[(\d+)\](.*)", re.DOTALL)
 
 
-async def accept(call: Call[NoParameters, wire.NewItem]) -> wire.Accepted:
+async def accept(call: WebCall[NoParameters, wire.NewItem]) -> wire.Accepted:
     """Accept one item."""
     given = call.body
     key = _key(given.key, call.headers.get(IDEMPOTENCY_KEY))
@@ -41,7 +41,7 @@ async def accept(call: Call[NoParameters, wire.NewItem]) -> wire.Accepted:
     return wire.Accepted(id=accepted.id, is_new=accepted.is_new)
 
 
-async def accept_many(call: Call[NoParameters, wire.NewItems]) -> wire.AcceptedMany:
+async def accept_many(call: WebCall[NoParameters, wire.NewItems]) -> wire.AcceptedMany:
     """Accept many items, of one lane or several, all or none."""
     by_lane: dict[str, list[int]] = {}
     for index, given in enumerate(call.body):
@@ -58,7 +58,7 @@ async def accept_many(call: Call[NoParameters, wire.NewItems]) -> wire.AcceptedM
     )
 
 
-async def list_page(call: Call[wire.ItemQuery, None]) -> wire.ItemPage:
+async def list_page(call: WebCall[wire.ItemQuery, None]) -> wire.ItemPage:
     """Show a page of a lane's items; one with a filter may be short, and still have a `next`."""
     query = call.parameters
     only = inspect.ItemFilter(
@@ -77,27 +77,27 @@ async def list_page(call: Call[wire.ItemQuery, None]) -> wire.ItemPage:
     return wire.ItemPage(items=[_shown(item) for item in page.items], next=following)
 
 
-async def show(call: Call[wire.ItemRef, None]) -> wire.ItemDetail:
+async def show(call: WebCall[wire.ItemRef, None]) -> wire.ItemDetail:
     """Show one item with its payload and attempts."""
     async with call.connection() as db:
         item = await _found(db, ItemId(call.parameters.item_id))
         return await _detail(db, item)
 
 
-async def show_by_key(call: Call[wire.ItemByKey, None]) -> wire.ItemDetail:
+async def show_by_key(call: WebCall[wire.ItemByKey, None]) -> wire.ItemDetail:
     """Show the item with a key."""
     async with call.connection() as db:
         item = await inspect.find_item(db, call.parameters.lane, call.parameters.key)
         return await _detail(db, item)
 
 
-async def why(call: Call[wire.ItemRef, None]) -> wire.WhyReasons:
+async def why(call: WebCall[wire.ItemRef, None]) -> wire.WhyReasons:
     """Show why an item has not run."""
     async with call.connection() as db:
         return wire.to_reasons(await why_item(db, ItemId(call.parameters.item_id)))
 
 
-async def cancel(call: Call[wire.ItemRef, wire.Because | None]) -> wire.Item:
+async def cancel(call: WebCall[wire.ItemRef, wire.OptionalReason | None]) -> wire.Item:
     """Cancel an item that no worker holds."""
     item_id = ItemId(call.parameters.item_id)
     async with call.connection() as db:
@@ -105,7 +105,7 @@ async def cancel(call: Call[wire.ItemRef, wire.Because | None]) -> wire.Item:
         return await found_item(db, item_id)
 
 
-async def retry(call: Call[wire.ItemRef, wire.Because | None]) -> wire.Item:
+async def retry(call: WebCall[wire.ItemRef, wire.OptionalReason | None]) -> wire.Item:
     """Give a dead item another set of attempts."""
     item_id = ItemId(call.parameters.item_id)
     async with call.connection() as db:
@@ -113,7 +113,7 @@ async def retry(call: Call[wire.ItemRef, wire.Because | None]) -> wire.Item:
         return await found_item(db, item_id)
 
 
-async def reschedule(call: Call[wire.ItemRef, wire.Reschedule]) -> wire.Item:
+async def reschedule(call: WebCall[wire.ItemRef, wire.Reschedule]) -> wire.Item:
     """Give an item that no worker holds another due instant."""
     item_id = ItemId(call.parameters.item_id)
     async with call.connection() as db:
@@ -123,7 +123,7 @@ async def reschedule(call: Call[wire.ItemRef, wire.Reschedule]) -> wire.Item:
         return await found_item(db, item_id)
 
 
-def _reason(body: wire.Because | None) -> str | None:
+def _reason(body: wire.OptionalReason | None) -> str | None:
     return None if body is None else body.reason
 
 
@@ -135,7 +135,7 @@ def _key(in_body: str | None, in_header: str | None) -> str | None:
 
 
 async def _accept_in(
-    db: Connection, call: Call[NoParameters, wire.NewItems], *, lane: str, indexes: list[int]
+    db: Connection, call: WebCall[NoParameters, wire.NewItems], *, lane: str, indexes: list[int]
 ) -> list[Accepted]:
     """Accept the items of one lane; an error has the index of the item in the request."""
     given = [call.body[index] for index in indexes]

@@ -11,28 +11,28 @@ from penstock.base.errors import InvalidInput
 from penstock.contract.http import NoParameters, Reply
 from penstock.kernel import lane as kernel
 from penstock.kernel.why import why_lane
-from penstock.web.call import Call
+from penstock.web.call import WebCall
 
 
-async def list_all(call: Call[NoParameters, None]) -> wire.Lanes:
+async def list_all(call: WebCall[NoParameters, None]) -> wire.Lanes:
     """Show every lane."""
     async with call.connection() as db:
         return wire.Lanes(lanes=[_shown(lane) for lane in await kernel.list_lanes(db)])
 
 
-async def show(call: Call[wire.LaneName, None]) -> wire.Lane:
+async def show(call: WebCall[wire.LaneName, None]) -> wire.Lane:
     """Show one lane."""
     async with call.connection() as db:
         return _shown(await kernel.read_lane(db, call.parameters.name))
 
 
-async def why(call: Call[wire.LaneName, None]) -> wire.WhyReasons:
+async def why(call: WebCall[wire.LaneName, None]) -> wire.WhyReasons:
     """Show what keeps the lane from running items."""
     async with call.connection() as db:
         return wire.to_reasons(await why_lane(db, call.parameters.name))
 
 
-async def put(call: Call[wire.LaneName, wire.LaneChange]) -> Reply[wire.Lane]:
+async def put(call: WebCall[wire.LaneName, wire.LaneChange]) -> Reply[wire.Lane]:
     """Create or change the lane; a field that is left out keeps its value, or is default."""
     name, policy = call.parameters.name, _policy(call.body)
     with _fields_as_sent():
@@ -44,7 +44,7 @@ async def put(call: Call[wire.LaneName, wire.LaneChange]) -> Reply[wire.Lane]:
     return Reply(_shown(lane), 200 if exists else 201)
 
 
-async def patch(call: Call[wire.LaneName, wire.LaneChange]) -> wire.Lane:
+async def patch(call: WebCall[wire.LaneName, wire.LaneChange]) -> wire.Lane:
     """Change a part of the lane's policy."""
     name, policy = call.parameters.name, _policy(call.body)
     with _fields_as_sent():
@@ -54,13 +54,13 @@ async def patch(call: Call[wire.LaneName, wire.LaneChange]) -> wire.Lane:
             return _shown(await kernel.set_lane(db, name, who=call.who, **policy))
 
 
-async def pause(call: Call[wire.LaneName, None]) -> wire.Lane:
+async def pause(call: WebCall[wire.LaneName, None]) -> wire.Lane:
     """Stop claims from the lane."""
     async with call.connection() as db:
         return _shown(await kernel.pause_lane(db, call.parameters.name, who=call.who))
 
 
-async def resume(call: Call[wire.LaneName, None]) -> wire.Lane:
+async def resume(call: WebCall[wire.LaneName, None]) -> wire.Lane:
     """Allow claims from the lane again."""
     async with call.connection() as db:
         return _shown(await kernel.resume_lane(db, call.parameters.name, who=call.who))

@@ -23,7 +23,7 @@ from penstock.kernel import metrics as kernel
 from penstock.kernel.inspect import LaneDepth, measure_lanes
 from penstock.postgres.pool import CONNECTION_LOST, Pool
 from penstock.web import metrics as web
-from penstock.web.call import Call
+from penstock.web.call import WebCall
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 GAUGES_AGE_MAX = timedelta(seconds=5)  # Scrapes come every 15 s or so; more of them cost nothing.
@@ -67,7 +67,7 @@ class MetricsPage:
 
     gauges: GaugeReader = field(default_factory=GaugeReader)
 
-    async def show(self, call: Call[NoParameters, None]) -> Content:
+    async def show(self, call: WebCall[NoParameters, None]) -> Content:
         """Render the metrics."""
         penstock = call.context.penstock
         declared = declared_metrics(penstock.all_domains())

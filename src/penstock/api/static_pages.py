@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from penstock.contract.http import Content, Endpoint, NoParameters, Reply
-from penstock.web.call import Call
+from penstock.web.call import WebCall
 from penstock.web.docs_page import render_docs
 from penstock.web.openapi import describe_api
 
@@ -27,17 +27,17 @@ class StaticPages:
         self.openapi = msgspec.json.encode(document)
         self.docs = render_docs(document).encode()
 
-    async def show_openapi(self, _call: Call[NoParameters, None]) -> Content:
+    async def show_openapi(self, _call: WebCall[NoParameters, None]) -> Content:
         """Return the OpenAPI document."""
         return Content(body=self.openapi, media_type="application/json")
 
-    async def show_docs(self, _call: Call[NoParameters, None]) -> Content:
+    async def show_docs(self, _call: WebCall[NoParameters, None]) -> Content:
         """Return the documentation page."""
         headers = {"Content-Security-Policy": DOCS_POLICY}
         return Content(body=self.docs, media_type="text/html", headers=headers)
 
 
-async def redirect_to_docs(_call: Call[NoParameters, None]) -> Reply[Content]:
+async def redirect_to_docs(_call: WebCall[NoParameters, None]) -> Reply[Content]:
     """Redirect from the bare address to the documentation."""
     content = Content(body=b"", media_type="text/html", headers={"Location": "/docs"})
     return Reply(content, 307)

@@ -17,15 +17,15 @@ APP = "app"  # Whose endpoints have no tag: those that were given to the app its
 TAGS = {"lanes", "items", "dead", "workers", "keys", "audit", "health"}  # First words of paths.
 
 
-def create_app(penstock: Penstock, *, is_probe: bool = False) -> RequestWrapper:
+def create_app(penstock: Penstock, *, is_health_only: bool = False) -> RequestWrapper:
     """Return the API of an app as an ASGI app; `penstock` is open while it serves requests.
 
-    A probe has health and metrics alone: for workers, beside an API elsewhere.
+    With `is_health_only` it has health and metrics alone: for workers, beside an API elsewhere.
     """
-    return web.create_app(penstock, endpoints(penstock, is_probe=is_probe))
+    return web.create_app(penstock, endpoints(penstock, is_health_only=is_health_only))
 
 
-def endpoints(penstock: Penstock, *, is_probe: bool = False) -> tuple[Endpoint, ...]:
+def endpoints(penstock: Penstock, *, is_health_only: bool = False) -> tuple[Endpoint, ...]:
     """Return the endpoints of the kernel and of the app's domains; raises BadDomain if two are one.
 
     An app gives the endpoints of a domain the domain's name as their tag.
@@ -39,7 +39,7 @@ def endpoints(penstock: Penstock, *, is_probe: bool = False) -> tuple[Endpoint, 
         ]
     )
     table = (*kernel, *penstock.endpoints)
-    if is_probe:
+    if is_health_only:
         return tuple(each for each in table if is_for_probes(each.path))
     pages.render(table)
     return table

@@ -216,7 +216,7 @@ class ItemPage(msgspec.Struct, frozen=True, kw_only=True):
     next: str | None
 
 
-class Because(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OptionalReason(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Why, if the operator says so; it is kept in the audit."""
 
     reason: Reason | None = None

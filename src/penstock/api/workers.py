@@ -4,10 +4,10 @@ import msgspec
 
 from penstock.api import wire
 from penstock.kernel.heartbeat import list_workers
-from penstock.web.call import Call
+from penstock.web.call import WebCall
 
 
-async def list_all(call: Call[wire.WorkerQuery, None]) -> wire.Workers:
+async def list_all(call: WebCall[wire.WorkerQuery, None]) -> wire.Workers:
     """Show every worker, or those of one lane."""
     async with call.connection() as db:
         found = await list_workers(db, lane=call.parameters.lane)

@@ -80,7 +80,7 @@ def consume(
             consumer, started = _consumer(what, app)
             if metrics_port is not None:
                 started["metrics"] = await stack.enter_async_context(
-                    listening(app, host=metrics_host, port=metrics_port, is_probe=True)
+                    listening(app, host=metrics_host, port=metrics_port, is_health_only=True)
                 )
             consuming = app.run_service(consumer, stop.asked)
             stop.started()

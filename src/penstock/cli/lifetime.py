@@ -38,13 +38,13 @@ async def listening(
     *,
     host: str,
     port: int,
-    is_probe: bool = False,
+    is_health_only: bool = False,
     prepare: Callable[[], Awaitable[object]] | None = None,
 ) -> AsyncGenerator[str]:
     """Serve the API while the body runs and yield its URL; requests in progress are completed.
 
-    With `is_probe`, only health and metrics are served. `prepare` is awaited before any request is
-    answered, once the port is known to be free.
+    With `is_health_only`, it has health and metrics alone. `prepare` is awaited before any request
+    is answered, once the port is known to be free.
     """
     try:
         from penstock import api, web  # noqa: PLC0415  The extra may not be installed.
@@ -56,7 +56,7 @@ async def listening(
         spawn(
             group,
             web.serve(
-                api.create_app(app, is_probe=is_probe),
+                api.create_app(app, is_health_only=is_health_only),
                 host=host,
                 port=port,
                 stop=stop,

@@ -1,1 +1,1 @@
-"""Connect domains with integrations: one small module for each pair, and the list of domains."""
+"""Connect each domain with integrations and other domains; the list of domains."""

@@ -15,9 +15,9 @@ from penstock.contract import Domain, Resources, Runtime
 from penstock.domains.mail.commands import mail
 from penstock.domains.mail.domain import MAIL
 from penstock.domains.mail.relay import SmtpRelay
-from penstock.domains.mail.reply import SmtpReply
+from penstock.domains.mail.reply import RelayReply
 from penstock.domains.mail.settings import MailSettings
-from penstock.domains.mail.transmit import NotSent, Replied, SmtpTransaction, Transmit
+from penstock.domains.mail.transmit import MailTransmission, NotSent, Replied, Transmit
 
 Closes: TypeAlias = list[Callable[[], Awaitable[None]]]
 
@@ -51,7 +51,7 @@ def build_with(resources: Resources, chosen: MailSettings) -> Runtime:
         gate=resources.gate,
         announce=choose_announce(resources.settings),
     )
-    return replace(runtime, close=closes)
+    return runtime.built_on(closes)
 
 
 def _make_transmit(closes: Closes) -> Transmit:
@@ -60,8 +60,8 @@ def _make_transmit(closes: Closes) -> Transmit:
         Client,
         RelayAddress,
         SendFailed,
+        SmtpReply,
     )
-    from penstock.integrations.smtp import SmtpReply as TheirReply  # noqa: PLC0415
 
     client = Client()
     closes.append(client.close)
@@ -80,31 +80,33 @@ def _make_transmit(closes: Closes) -> Transmit:
             idle_time=relay.idle_time,
         )
 
-    def ours(reply: TheirReply) -> SmtpReply:
-        return SmtpReply(
+    def to_domain_reply(reply: SmtpReply) -> RelayReply:
+        return RelayReply(
             phase=reply.phase, code=reply.code, enhanced=reply.enhanced, text=reply.text
         )
 
-    async def transmit(relay: SmtpRelay, envelope: SmtpTransaction) -> Replied | NotSent:
+    async def transmit(relay: SmtpRelay, transmission: MailTransmission) -> Replied | NotSent:
         try:
             sent = await client.send(
                 address_of(relay),
-                sender=envelope.sender,
-                recipients=envelope.recipients,
-                message=envelope.message,
-                smtputf8=envelope.smtputf8,
-                timeout=envelope.timeout,
+                sender=transmission.sender,
+                recipients=transmission.recipients,
+                message=transmission.message,
+                smtputf8=transmission.smtputf8,
+                timeout=transmission.timeout,
             )
         except SendFailed as failed:
             return NotSent(
                 phase=failed.phase,
                 kind=failed.kind,
                 reason=failed.reason,
-                reply=None if failed.reply is None else ours(failed.reply),
+                reply=None if failed.reply is None else to_domain_reply(failed.reply),
                 is_unknown=failed.is_unknown,
-                replies=tuple(None if each is None else ours(each) for each in failed.replies),
+                replies=tuple(
+                    None if each is None else to_domain_reply(each) for each in failed.replies
+                ),
             )
-        return Replied(tuple(ours(each) for each in sent.replies))
+        return Replied(tuple(to_domain_reply(each) for each in sent.replies))
 
     return transmit
 

@@ -43,7 +43,7 @@ def build(resources: Resources, *, egress: Egress | None = None) -> Runtime:
         gate=resources.gate,
         publish=_choose_publish(resources, closes),
     )
-    return replace(runtime, close=closes)
+    return runtime.built_on(closes)
 
 
 def _choose_publish(resources: Resources, closes: Closes) -> Publish | None:
@@ -92,6 +92,6 @@ DOMAIN: Domain = replace(
     WEBHOOKS,
     build=build,
     settings=(*WEBHOOKS.settings, EgressSettings, KafkaSettings),
-    metrics=kafka_metrics.METRICS,
+    metrics=(*WEBHOOKS.metrics, *kafka_metrics.METRICS),
     commands=commands(open_subscriptions, hint_at_setting),
 )

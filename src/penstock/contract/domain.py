@@ -5,7 +5,7 @@ The declaration is plain data: commands, settings and migrations are needed with
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import click
@@ -111,6 +111,10 @@ class Runtime:
         default_factory=dict[str, Sequence[FixedField]]
     )
     close: Sequence[Callable[[], Awaitable[None]]] = ()
+
+    def built_on(self, closes: Sequence[Callable[[], Awaitable[None]]]) -> "Runtime":
+        """Return it with what it was built on: that is closed after what the domain has opened."""
+        return replace(self, close=(*closes, *self.close))
 
 
 DomainFactory: TypeAlias = Callable[[Resources], Runtime]

@@ -86,7 +86,7 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointStatus:
+class KeyStatus:
     """The present state of a key's limits, for people."""
 
     breaker: BreakerPhase = "closed"
@@ -111,7 +111,7 @@ class Gate(Protocol):
         """
         ...
 
-    async def inspect(self, key: str) -> EndpointStatus: ...
+    async def inspect(self, key: str) -> KeyStatus: ...
 
 
 class KeyGate(Protocol):

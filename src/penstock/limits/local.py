@@ -13,10 +13,9 @@ import msgspec
 
 from penstock.base.clock import Clock, SystemClock
 from penstock.limits.breaker import Breaker
-from penstock.limits.endpoint_status import endpoint_status_of
 from penstock.limits.gate import (
     Admission,
-    EndpointStatus,
+    KeyStatus,
     Limit,
     Permit,
     Refusal,
@@ -24,6 +23,7 @@ from penstock.limits.gate import (
     Rules,
     Verdict,
 )
+from penstock.limits.key_status import key_status_of
 from penstock.limits.policy import (
     CALL_MIN,
     COOLDOWN_MAX,
@@ -150,13 +150,13 @@ class LocalGate:
             if state is not None:
                 state.permits.pop(permit.id, None)
 
-    async def inspect(self, key: str) -> EndpointStatus:
+    async def inspect(self, key: str) -> KeyStatus:
         """Return the present status of a key."""
         state = self._keys.get(key)
         if state is None:
-            return EndpointStatus()
+            return KeyStatus()
         now = self._clock.microseconds()
-        return endpoint_status_of(
+        return key_status_of(
             state.breaker,
             now,
             cooldown_until=state.cooldown_until,

@@ -34,7 +34,7 @@ COMMAND_TIMEOUT = timedelta(minutes=2)  # initdb takes two seconds on a slow dis
 START_TIMEOUT = timedelta(minutes=5)  # Replaying max_wal_size after a crash takes about a minute.
 STOP_TIMEOUT = timedelta(seconds=60)  # A fast stop writes one checkpoint.
 ORPHANS_TIMEOUT = timedelta(seconds=15)  # Children of a killed server end within two seconds.
-ORPHANS_PAUSE = timedelta(milliseconds=200)
+ORPHANS_RETRY_DELAY = timedelta(milliseconds=200)
 SOCKET_NAME = ".s.PGSQL.5432"
 SOCKET_PATH_BYTES_MAX = 103  # macOS allows 104 with the final NUL, Linux 108.
 LOG_LINES_SHOWN = 5
@@ -167,7 +167,7 @@ def _wait_for_orphans(start: Callable[[], None]) -> None:
             # The children of a killed server keep its shared memory for a moment.
             if "shared memory" not in failed.reason or time.monotonic() > deadline:
                 raise
-            time.sleep(ORPHANS_PAUSE.total_seconds())
+            time.sleep(ORPHANS_RETRY_DELAY.total_seconds())
 
 
 def halt(cluster: Cluster) -> None:
@@ -211,9 +211,9 @@ def _is_zombie_or_other(pid: int) -> bool:
 
 def is_answering(cluster: Cluster) -> bool:
     """Return whether a server of this cluster is running and accepts connections on its socket."""
-    with socket.socket(socket.AF_UNIX) as probe:
+    with socket.socket(socket.AF_UNIX) as client:
         try:
-            probe.connect(str(cluster.socket_dir / SOCKET_NAME))
+            client.connect(str(cluster.socket_dir / SOCKET_NAME))
         except OSError:
             return False
     return is_alive(cluster)

@@ -64,7 +64,7 @@ class Function:
 
 
 def checksum(script: str) -> str:
-    """Return the hash of a text, as ledger and history keep it."""
+    """Return the hash of a text, as the database and the history keep it."""
     return sha256(script.encode()).hexdigest()
 
 

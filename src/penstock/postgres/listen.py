@@ -10,10 +10,10 @@ from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import Connection, address, connect, database_away
 from penstock.postgres.statement import statement
 
-PROBE_INTERVAL = timedelta(seconds=30)  # A half-open TCP connection is noticed within this time.
-PROBE_TIMEOUT = timedelta(seconds=10)  # A healthy server answers in a millisecond.
+CHECK_INTERVAL = timedelta(seconds=30)  # A half-open TCP connection is noticed within this time.
+CHECK_TIMEOUT = timedelta(seconds=10)  # A healthy server answers in a millisecond.
 
-PROBE = statement(__package__, "probe.sql")
+CHECK_CONNECTION = statement(__package__, "check_connection.sql")
 
 
 async def listen(
@@ -66,8 +66,8 @@ async def _listen(
         on_connect()
         while not lost.is_set():
             try:
-                async with asyncio.timeout(PROBE_INTERVAL.total_seconds()):
+                async with asyncio.timeout(CHECK_INTERVAL.total_seconds()):
                     await lost.wait()
             except TimeoutError:
-                await connection.fetchval(PROBE, timeout=PROBE_TIMEOUT.total_seconds())
+                await connection.fetchval(CHECK_CONNECTION, timeout=CHECK_TIMEOUT.total_seconds())
     raise DatabaseAway("the connection was closed")

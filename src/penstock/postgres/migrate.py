@@ -1,4 +1,4 @@
-"""Bring the schema forward: the steps and the functions of each owner, compared with the ledgers.
+"""Bring the schema forward: the steps and functions of each owner, compared with the database.
 
 Many processes may start at once: one migrates under an advisory lock, the others wait for it.
 Processes of the previous release keep running, and may restart, until a post step.
@@ -30,11 +30,11 @@ T = TypeVar("T")
 
 MIGRATION_TIMEOUT = timedelta(minutes=30)  # An index on a table of 100M rows is built in this time.
 LOCK_WAIT = timedelta(seconds=1)  # Workers that need the table queue behind the step.
-LOCK_PAUSE = timedelta(seconds=1)  # Then they run, before the step tries again.
+LOCK_RETRY_DELAY = timedelta(seconds=1)  # Then they run, before the step tries again.
 LOCK_ID = 0x70656E73746F636B  # "penstock" in ASCII; every process asks for the same lock.
 
-CREATE_LEDGER = statement(__package__, "create_ledger.sql")
-HAS_LEDGER = statement(__package__, "has_ledger.sql")
+CREATE_MIGRATION_TABLES = statement(__package__, "create_migration_tables.sql")
+HAS_MIGRATION_TABLES = statement(__package__, "has_migration_tables.sql")
 LIST_APPLIED = statement(__package__, "list_applied.sql")
 RECORD_MIGRATION = statement(__package__, "record_migration.sql")
 FORGET_MIGRATIONS = statement(__package__, "forget_migrations.sql")
@@ -61,7 +61,7 @@ class Plan:
     owner: str
     functions: list[Function]
     outdated: list[Function]
-    adopted: Step | None  # Stands in the ledger as the steps that it replaces.
+    adopted: Step | None  # Recorded under the names of the steps that it replaces.
     pre: list[Step]
     due_post: list[Step]  # Of earlier releases: a later pre step is shipped too.
     last_post: list[Step]  # Of this release: the previous one may still run.
@@ -106,8 +106,8 @@ async def _migrate(
     await connection.execute(LOCK_MIGRATIONS, LOCK_ID, timeout=_TIMEOUT_SECONDS)
     try:
         # The schema's owner may lack CREATE on the database, which this needs even if it exists.
-        if not await connection.fetchval(HAS_LEDGER):
-            await connection.execute(CREATE_LEDGER)
+        if not await connection.fetchval(HAS_MIGRATION_TABLES):
+            await connection.execute(CREATE_MIGRATION_TABLES)
         # Planned again: another process may have migrated before this one got the lock.
         plans = await _plan_all(connection, migration_packages)
         applied: list[str] = []
@@ -153,7 +153,7 @@ async def _plan_all(connection: Connection, migration_packages: Sequence[str]) -
     try:
         return [await _plan(connection, owner) for owner in migration_packages]
     except asyncpg.InsufficientPrivilegeError as refused:
-        # Without a right to read the ledgers, the role can run nothing either.
+        # Without a right to read the migration tables, the role can run nothing either.
         reason = f"{refused}; the role needs the grants that every process needs"
         raise BadSetting("PENSTOCK_DATABASE_URL", reason) from refused
 
@@ -193,7 +193,7 @@ def _compare(owner: str, applied: Sequence[Row], applied_functions: Sequence[Row
 
 
 def _find_adopted(steps: Sequence[Step], applied: Sequence[Row]) -> Step | None:
-    """Return the step that stands for all that is applied, if there is one."""
+    """Return the step that replaces all that is applied, if there is one."""
     names = [row["name"] for row in applied]
     return next((step for step in steps if names and step.replaces == names), None)
 
@@ -257,7 +257,7 @@ async def _in_transaction(connection: Connection, work: Callable[[], Awaitable[T
                     await connection.execute(LIMIT_LOCK_WAIT, LOCK_WAIT)
                     return await work()
             except asyncpg.LockNotAvailableError:
-                await asyncio.sleep(LOCK_PAUSE.total_seconds())
+                await asyncio.sleep(LOCK_RETRY_DELAY.total_seconds())
 
 
 async def _record(connection: Connection, step: Step) -> None:

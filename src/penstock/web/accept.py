@@ -19,7 +19,7 @@ from penstock.base.meter import Meter
 from penstock.web.metrics import ACCEPT_FAILURES, TURNED_AWAY
 
 ACCEPTS_AT_ONCE = 100  # Then requests in progress get a turn.
-ACCEPT_PAUSE = timedelta(seconds=1)  # Meanwhile connections wait in the system's backlog.
+ACCEPT_RETRY_DELAY = timedelta(seconds=1)  # Meanwhile connections wait in the system's backlog.
 LOG_INTERVAL = timedelta(seconds=10)  # A flood of connections is one line, not thousands.
 FILES_SPARE = 64  # For the database, the log and so on; outgoing calls take three quarters.
 CONNECTIONS_MIN = 16
@@ -57,9 +57,9 @@ class Acceptor:
                     "server.accept_failed",
                     reason=errno.errorcode.get(failed.errno or 0, str(failed.errno)),
                     connection_count=self.count_open(),
-                    retry_in_seconds=ACCEPT_PAUSE.total_seconds(),
+                    retry_in_seconds=ACCEPT_RETRY_DELAY.total_seconds(),
                 )
-                await asyncio.sleep(ACCEPT_PAUSE.total_seconds())
+                await asyncio.sleep(ACCEPT_RETRY_DELAY.total_seconds())
 
     async def _accept_until_failure(self, group: asyncio.TaskGroup) -> OSError:
         loop = asyncio.get_running_loop()

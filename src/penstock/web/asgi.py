@@ -14,7 +14,7 @@ from penstock.contract.http import Content, Endpoint, Reply
 from penstock.postgres.errors import DatabaseFull
 from penstock.postgres.pool import database_away
 from penstock.web.authenticate import Authenticator
-from penstock.web.call import Call, WebContext
+from penstock.web.call import WebCall, WebContext
 from penstock.web.decode import BODY_TIMEOUT, decode_body, decode_parameters
 from penstock.web.problem import bug_response, error_response, http_response
 from penstock.web.request_wrapper import RequestWrapper, Response, note_caller, note_route
@@ -50,7 +50,7 @@ class _App:
             note_route(request, endpoint.path)
             with database_away():
                 who = await self._authorize(endpoint, request)
-                call = Call(
+                call = WebCall(
                     context=self.context,
                     request=request,
                     parameters=decode_parameters(endpoint, in_path, request),

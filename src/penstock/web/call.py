@@ -47,7 +47,7 @@ class WebContext:
     disk: DiskStatus = field(default_factory=DiskStatus)
 
 
-class Call(Struct, Generic[P, B], frozen=True, kw_only=True):
+class WebCall(Struct, Generic[P, B], frozen=True, kw_only=True):
     """One authorised and decoded request: the Call of `contract.http`, with what calls share."""
 
     context: WebContext

@@ -1,8 +1,8 @@
 """HTTP/1.1 of one connection: uvicorn's protocol with limits on what a client may send, and when.
 
 The head, the trailers and what follows a response are bounded as they arrive: uvicorn's parser
-joins the parts of a header, which costs quadratic time. uvicorn's internals are used here and in
-`fast_path`; pyproject.toml caps its version because of these two modules.
+joins the parts of a header, which costs quadratic time. uvicorn's internals are used here, in
+`fast_path` and in `server`; pyproject.toml names all users, and caps its version.
 """
 
 import asyncio

@@ -15,7 +15,7 @@ from penstock.domains.mail.classify import (
     find_row,
     rows,
 )
-from penstock.domains.mail.reply import SmtpPhase, SmtpReply
+from penstock.domains.mail.reply import RelayReply, SmtpPhase
 
 HERE = Path(__file__).parent
 PHASES = cast("tuple[SmtpPhase, ...]", get_args(SmtpPhase))
@@ -164,5 +164,7 @@ def decides(row: ReplyRow) -> bool:
     return find_row(phase, int(code) if code else None, enhanced=enhanced, text=text) is row
 
 
-def reply(phase: SmtpPhase, code: int, enhanced: str | None = None, *, text: str = "") -> SmtpReply:
-    return SmtpReply(phase=phase, code=code, enhanced=enhanced, text=text)
+def reply(
+    phase: SmtpPhase, code: int, enhanced: str | None = None, *, text: str = ""
+) -> RelayReply:
+    return RelayReply(phase=phase, code=code, enhanced=enhanced, text=text)

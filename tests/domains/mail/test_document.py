@@ -109,7 +109,7 @@ async def test_a_claim_that_fails_in_the_middle_has_not_begun(
     assert len(relay.messages) == 1
 
 
-@pytest.mark.covers("C9")
+@pytest.mark.covers("C3", "C9")
 async def test_a_claim_takes_a_batch_at_most(outbox: Outbox, relay: SmtpServer) -> None:
     await outbox.set_lane(batch_size=2)
     sent = [await outbox.send(ADA) for _ in range(3)]
@@ -327,6 +327,19 @@ async def test_no_delay_is_above_the_maximum(outbox: Outbox, relay: SmtpServer) 
     assert max(row["next_attempt_at"] - outbox.clock.now() for row in rows) <= timedelta(seconds=50)
 
 
+@pytest.mark.covers("C23")
+async def test_a_delay_above_the_maximum_is_the_maximum(outbox: Outbox, relay: SmtpServer) -> None:
+    await outbox.set_lane(backoff_cap=timedelta(seconds=50), backoff_jitter=0.0)
+    relay.on("DOT", BUSY, times=3)
+    sent = [await outbox.send(ADA) for _ in range(3)]
+
+    await outbox.run()
+
+    rows = [await outbox.row(each) for each in sent]
+    delays = {row["next_attempt_at"] - outbox.clock.now() for row in rows}
+    assert delays == {timedelta(seconds=50)}
+
+
 # ----------------------------------------------------------------------------- the configuration
 
 
@@ -463,7 +476,7 @@ async def test_a_mail_whose_attempts_are_used_up_fails_and_is_never_tried_again(
     assert relay.steps["DOT"] == 5
 
 
-@pytest.mark.covers("C10")
+@pytest.mark.covers("C3", "C10")
 async def test_a_lower_maximum_holds_for_mails_that_wait(outbox: Outbox, relay: SmtpServer) -> None:
     """The maximum is no parameter of a claim: it is read when an attempt has failed."""
     relay.on("DOT", BUSY, times=2)

@@ -1,4 +1,4 @@
-"""Mail over REST: accept, list, show, preview, cancel, replay, and what is refused at the door."""
+"""Mail over REST: accept, list, show, preview, cancel, replay, and what is refused."""
 
 import base64
 import json
@@ -31,7 +31,7 @@ async def test_a_mail_is_accepted_and_shown_with_its_story(
     assert [each["outcome"] for each in shown["attempts"]] == ["retry"]
 
 
-async def test_a_key_stands_for_one_mail(outbox: Outbox) -> None:
+async def test_a_key_identifies_one_mail(outbox: Outbox) -> None:
     first = body_of(await outbox.client.post("/mails", json=BODY | {"key": "order-1"}), 202)
     again = body_of(await outbox.client.post("/mails", json=BODY | {"key": "order-1"}), 202)
     other = await outbox.client.post("/mails", json=BODY | {"key": "order-1", "text": "Other."})

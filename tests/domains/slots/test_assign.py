@@ -57,7 +57,7 @@ async def test_the_documents_request_gets_the_documents_answer(admin: AsyncClien
 
 
 @pytest.mark.covers("D1", "D2", "D7", "D10", "D89")
-async def test_the_documents_example_as_it_stands_is_answered_from_now_on(
+async def test_the_documents_unchanged_example_is_answered_from_now_on(
     admin: AsyncClient,
 ) -> None:
     """Its requested time is in the past; the delay counts from it all the same."""

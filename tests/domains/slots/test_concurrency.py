@@ -46,7 +46,7 @@ async def taken_and_booked(db: Connection) -> tuple[int, int]:
     return int(taken), int(await db.fetchval("SELECT count(*) FROM penstock.slot"))
 
 
-@pytest.mark.covers("D30", "D48")
+@pytest.mark.covers("D30", "D48", "D96")
 async def test_concurrent_callers_fill_the_windows_without_gaps_or_duplicates(crowd: Pool) -> None:
     """The first 800 cells are taken, one each, in any order of callers."""
     batches = [

@@ -139,9 +139,7 @@ async def test_a_repeat_is_answered_as_the_first_and_delivers_nothing_more(own: 
         pytest.param({"source": None}, id="no source"),
     ],
 )
-async def test_an_id_that_stands_for_something_else_is_a_conflict(
-    tenant: Tenant, other: Json
-) -> None:
+async def test_the_id_of_a_different_event_is_a_conflict(tenant: Tenant, other: Json) -> None:
     """Silence would lose the second event: somebody would believe that it was sent."""
     event: Json = {"data": {"a": 1}, "source": "shop", "id": "e1"}
     await tenant.send(**event)
@@ -162,7 +160,7 @@ async def test_what_separates_the_fields_cannot_be_smuggled_into_one(tenant: Ten
     problem(response, 409, "event-conflict")
 
 
-async def test_an_idempotency_key_stands_for_its_event(own: Tenant) -> None:
+async def test_an_idempotency_key_identifies_its_event(own: Tenant) -> None:
     """A producer without ids of its own can repeat itself, too."""
     await own.subscribe()
     first = await own.send(data=1, key="k1")

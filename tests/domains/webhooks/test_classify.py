@@ -17,10 +17,10 @@ HOUR = timedelta(hours=1)
 def test_every_status_has_one_meaning() -> None:
     minute = timedelta(minutes=1)
     meanings = {
-        **dict.fromkeys(range(100, 500), Classification("never", "alive")),
+        **dict.fromkeys(range(100, 500), Classification("dead", "alive")),
         **dict.fromkeys(range(200, 300), Classification("delivered", "alive")),
-        **dict.fromkeys((408, 425, 429), Classification("again", "alive", minute)),
-        **dict.fromkeys(range(500, 1_000), Classification("again", "failing", minute)),
+        **dict.fromkeys((408, 425, 429), Classification("retry", "alive", minute)),
+        **dict.fromkeys(range(500, 1_000), Classification("retry", "failing", minute)),
         410: Classification("gone", "alive"),
     }
 
@@ -28,7 +28,7 @@ def test_every_status_has_one_meaning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "rest"),
+    ("value", "cooldown"),
     [
         (None, None),
         ("0", timedelta(0)),
@@ -58,14 +58,14 @@ def test_every_status_has_one_meaning() -> None:
         ("Tue, 01 Jan 2030 13:00:00 +99999999999999999999", None),
     ],
 )
-def test_a_rest_is_seconds_or_a_date(value: str | None, rest: timedelta | None) -> None:
-    assert read_retry_after(value, now=NOW) == rest
+def test_a_cooldown_is_seconds_or_a_date(value: str | None, cooldown: timedelta | None) -> None:
+    assert read_retry_after(value, now=NOW) == cooldown
 
 
 @given(value=st.text() | st.text(alphabet="0123456789 :,+-JanTueGMT"))
 @settings(max_examples=300, derandomize=True, database=None, deadline=None)
 def test_whatever_an_endpoint_says_a_rest_is_within_a_day(value: str) -> None:
     """The endpoint is a stranger: its header must neither raise nor stop the subscription."""
-    rest = read_retry_after(value, now=NOW)
+    cooldown = read_retry_after(value, now=NOW)
 
-    assert rest is None or timedelta(0) <= rest <= DAY
+    assert cooldown is None or timedelta(0) <= cooldown <= DAY

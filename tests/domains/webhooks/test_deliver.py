@@ -216,7 +216,7 @@ async def test_an_endpoint_that_is_down_gets_its_event_when_it_is_back(
 @pytest.mark.parametrize(
     ("answer", "failures"), [(503, 1), (Close(), 1), (429, 0), (408, 0), (425, 0), (404, 0)]
 )
-async def test_only_what_tells_of_trouble_counts_against_the_endpoint(
+async def test_only_failures_of_the_endpoint_count_against_it(
     tenant: Tenant, answer: Answer | int, failures: int
 ) -> None:
     async with receiving(answers=[answer]) as receiver:

@@ -15,7 +15,7 @@ from penstock.base.clock import FakeClock
 from penstock.kernel.inspect import AttemptView, read_attempts
 from penstock.kernel.item import ItemId
 from penstock.limits import admit
-from penstock.limits.gate import EndpointStatus, Permit, Refusal, Rules, Verdict
+from penstock.limits.gate import KeyStatus, Permit, Refusal, Rules, Verdict
 from penstock.limits.local import LocalGate
 from penstock.testing import run_due, run_to_end
 from tests.api.scene import called
@@ -47,7 +47,7 @@ class Watched:
         self.cooldowns.append(cooldown)
         await self.inner.leave(permit, rules, verdict=verdict, cooldown=cooldown)
 
-    async def inspect(self, key: str) -> EndpointStatus:
+    async def inspect(self, key: str) -> KeyStatus:
         return await self.inner.inspect(key)
 
     def write_down(self, request: Received) -> int:

@@ -13,7 +13,7 @@ from penstock.base.aio import spawn
 from penstock.base.clock import FakeClock
 from penstock.base.settings import read_once
 from penstock.kernel.lane import set_lane
-from penstock.limits.gate import EndpointStatus, Permit, Refusal, Rules, Verdict
+from penstock.limits.gate import KeyStatus, Permit, Refusal, Rules, Verdict
 from penstock.limits.local import LocalGate
 from penstock.testing import run_due
 from tests.api.scene import called, problem
@@ -140,7 +140,7 @@ class Forgetful:
     ) -> None:
         pass
 
-    async def inspect(self, key: str) -> EndpointStatus:
+    async def inspect(self, key: str) -> KeyStatus:
         return await self.inner.inspect(key)
 
 
@@ -156,17 +156,17 @@ async def abandoned(dsn: str, gate: LocalGate) -> AsyncGenerator[Tenant]:
 
 @pytest.mark.covers("B53", "B70")
 @pytest.mark.parametrize(
-    ("timeout_seconds", "slot_seconds"), [(None, 30), (10, 30), (25, 30), (26, 31), (60, 65)]
+    ("timeout_seconds", "permit_seconds"), [(None, 30), (10, 30), (25, 30), (26, 31), (60, 65)]
 )
 async def test_a_permit_expires_only_after_its_call_has_timed_out(
-    abandoned: Tenant, clock: FakeClock, *, timeout_seconds: int | None, slot_seconds: int
+    abandoned: Tenant, clock: FakeClock, *, timeout_seconds: int | None, permit_seconds: int
 ) -> None:
     more = {} if timeout_seconds is None else {"timeout_seconds": timeout_seconds}
     async with receiving() as receiver:
         await abandoned.subscribe(receiver.url, concurrency=1, rate_limit=None, **more)
         assert await deliver_one(abandoned, clock) == "delivered"
 
-        clock.advance(slot_seconds * SECOND - MILLISECOND)
+        clock.advance(permit_seconds * SECOND - MILLISECOND)
         assert await deliver_one(abandoned, clock) == "retrying"
         clock.advance(MILLISECOND)
         event = await abandoned.send()

@@ -62,7 +62,7 @@ async def test_a_filter_looks_into_the_data(tenant: Tenant) -> None:
 
 
 @pytest.mark.covers("B20")
-async def test_an_event_that_nobody_wants_is_delivered(tenant: Tenant) -> None:
+async def test_an_event_that_matches_no_subscription_is_delivered(tenant: Tenant) -> None:
     await tenant.subscribe("http://127.0.0.1:9/", "invoice")
 
     event = await tenant.send("order.paid")

@@ -151,7 +151,7 @@ async def test_without_a_key_nothing_is_stored_and_the_error_says_what_to_do(own
     assert listed["subscriptions"] == []
 
 
-async def test_whoever_runs_the_service_reads_in_the_log_which_key_is_missing(
+async def test_the_log_names_the_missing_key(
     dsn: str,
 ) -> None:
     async with opened_with(dsn, vault=Vault()) as app, called(app, create_app(app)) as clients:

@@ -255,7 +255,7 @@ async def test_an_event_that_is_tried_again_says_when_it_changed(tenant: Tenant)
 
 
 @pytest.mark.covers("B13", "B51")
-async def test_the_view_of_subscriptions_tells_which_are_active(tenant: Tenant) -> None:
+async def test_the_view_of_subscriptions_shows_which_are_active(tenant: Tenant) -> None:
     active = await tenant.subscribe("http://127.0.0.1:9/a", "order.*", "invoice", rate_limit=7)
     paused, deleted = await tenant.subscribe(), await tenant.subscribe()
     await tenant.change(paused, state="paused")
@@ -281,7 +281,7 @@ def text_of(at: object) -> str:
     return str(at).replace(" ", "T").replace("+00:00", "Z")
 
 
-async def test_a_dead_delivery_tells_its_reason(tenant: Tenant) -> None:
+async def test_a_dead_delivery_shows_its_reason(tenant: Tenant) -> None:
     async with receiving(answers=[Hang()]) as receiver:
         await tenant.subscribe(receiver.url, timeout_seconds=0.1, retry_schedule_seconds=[])
         event = await tenant.send()

@@ -10,7 +10,7 @@ from penstock.base.errors import CallFailed, InvalidInput
 from penstock.integrations.http_client import (
     Client,
     Egress,
-    Limits,
+    PoolLimits,
     parse_url,
     prepare_route,
 )
@@ -211,7 +211,7 @@ async def test_the_deadline_covers_the_last_byte(answer: Hang | Raw | Drip, reas
 
 
 async def test_the_deadline_covers_the_wait_for_a_connection() -> None:
-    only_one = Limits(connections_max=1)
+    only_one = PoolLimits(connections_max=1)
     async with (
         receiving(answers=[Hang()]) as receiver,
         Client(LOOPBACK, limits=only_one) as client,
@@ -232,7 +232,7 @@ async def test_a_waiting_request_runs_when_another_has_ended() -> None:
     answer = asyncio.Event()
     async with (
         receiving(answers=[Reply(after=answer)]) as receiver,
-        Client(LOOPBACK, limits=Limits(connections_max=2)) as client,
+        Client(LOOPBACK, limits=PoolLimits(connections_max=2)) as client,
         asyncio.TaskGroup() as group,
     ):
         tasks = [spawn(group, post(client, receiver)) for _ in range(10)]
@@ -248,7 +248,7 @@ async def test_a_waiting_request_runs_when_another_has_ended() -> None:
 
 
 async def test_an_idle_connection_is_dropped_when_another_origin_needs_one() -> None:
-    only_two = Limits(connections_max=2)
+    only_two = PoolLimits(connections_max=2)
     async with (
         receiving() as first,
         receiving() as second,

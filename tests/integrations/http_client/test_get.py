@@ -6,7 +6,7 @@ import pytest
 import trustme
 
 from penstock.base.errors import CallFailed, InvalidInput
-from penstock.integrations.http_client import Client, Egress, Limits
+from penstock.integrations.http_client import Client, Egress, PoolLimits
 from tests.integrations.http_client.scene import LOOPBACK, get, knowing, route_to
 from tests.receiver import PATIENCE, Drip, Hang, Raw, Reply, receiving
 
@@ -33,7 +33,7 @@ async def test_a_get_sends_no_body_and_returns_the_response() -> None:
 
 
 async def test_a_body_over_the_limit_is_truncated() -> None:
-    limits = Limits(body_bytes_max=1_000)
+    limits = PoolLimits(body_bytes_max=1_000)
     answers = [Reply(200, b"a" * 1_000), Reply(200, b"a" * 1_001), Reply(200, b"b")]
     async with receiving(answers=answers) as receiver, Client(LOOPBACK, limits=limits) as client:
         exact = await get(client, receiver)

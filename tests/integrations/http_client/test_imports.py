@@ -1,4 +1,4 @@
-"""The client is a library of its own: it needs errors and permits of Penstock, and nothing else."""
+"""The client is a library of its own: of Penstock it needs clock, errors and permits only."""
 
 import subprocess
 import sys

@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from penstock.base.aio import spawn
-from penstock.integrations.http_client import Client, Limits
+from penstock.integrations.http_client import Client, PoolLimits
 from tests.integrations.http_client.scene import (
     LOOPBACK,
     block_until_readable,
@@ -127,7 +127,7 @@ async def test_an_unrequested_response_is_never_returned(behind: bytes, is_at_on
 
 
 async def test_an_idle_connection_is_closed_after_the_idle_time() -> None:
-    limits = Limits(idle_time=BRIEF)
+    limits = PoolLimits(idle_time=BRIEF)
     async with receiving() as receiver, Client(LOOPBACK, limits=limits) as client:
         await post(client, receiver)
 
@@ -139,7 +139,7 @@ async def test_an_idle_connection_is_closed_after_the_idle_time() -> None:
 
 async def test_a_connection_is_closed_after_its_lifetime() -> None:
     """It keeps its address, so a change in DNS takes effect when it ends."""
-    limits = Limits(lifetime=timedelta(0))
+    limits = PoolLimits(lifetime=timedelta(0))
     async with receiving() as receiver, Client(LOOPBACK, limits=limits) as client:
         for _ in range(3):
             await post(client, receiver)
@@ -152,7 +152,7 @@ async def test_idle_connections_per_origin_are_limited() -> None:
     answer = asyncio.Event()
     async with (
         receiving(answers=[Reply(after=answer)]) as receiver,
-        Client(LOOPBACK, limits=Limits(idle_per_origin_max=3)) as client,
+        Client(LOOPBACK, limits=PoolLimits(idle_per_origin_max=3)) as client,
         asyncio.TaskGroup() as group,
     ):
         tasks = [spawn(group, post(client, receiver)) for _ in range(8)]

@@ -13,7 +13,7 @@ from penstock.base.errors import CallFailed, InvalidInput
 from penstock.integrations.http_client import (
     Client,
     Egress,
-    Limits,
+    PoolLimits,
     parse_url,
 )
 from penstock.integrations.http_client.connection import _check_peer
@@ -22,7 +22,7 @@ from tests.integrations.http_client.scene import LOOPBACK, fail, knowing, post
 from tests.integrations.http_client.vectors import REFUSED_HOSTS
 from tests.receiver import PATIENCE, receiving
 
-ALWAYS_ASK = Limits(lookup_ttl=timedelta(0), lifetime=timedelta(0))
+ALWAYS_ASK = PoolLimits(lookup_ttl=timedelta(0), lifetime=timedelta(0))
 ONLY_SECOND = Egress([ip_network("127.0.0.2/32")])
 TTL = timedelta(minutes=1)
 
@@ -101,7 +101,7 @@ async def test_the_connection_goes_to_the_address_that_was_checked() -> None:
 async def test_a_reused_connection_keeps_its_address() -> None:
     """Its address was checked, whatever DNS answers now."""
     rebinding = Changing(["127.0.0.2"], ["127.0.0.1"])
-    limits = Limits(lookup_ttl=timedelta(0))
+    limits = PoolLimits(lookup_ttl=timedelta(0))
     async with (
         receiving(host="127.0.0.2") as public,
         Client(ONLY_SECOND, limits=limits, lookup=rebinding) as client,

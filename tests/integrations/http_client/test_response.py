@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.integrations.http_client import Response
-from penstock.integrations.http_client.response import Malformed, ResponseParser
+from penstock.integrations.http_client.response import MalformedResponse, ResponseParser
 
 HEAD_BYTES_MAX = 1_000
 BODY_BYTES_MAX = 100
@@ -174,7 +174,7 @@ def test_an_early_end_is_detected(data: bytes) -> None:
     ],
 )
 def test_bytes_that_are_not_a_response_are_malformed(data: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedResponse):
         parse(data)
 
 
@@ -196,7 +196,7 @@ def test_a_head_over_the_limit_is_malformed_however_it_is_split(step: int) -> No
     """Endless headers would fill the memory."""
     data = b"HTTP/1.1 200 OK\r\n" + b"X-Fill: abcdefghij\r\n" * 100 + b"Content-Length: 0\r\n\r\n"
 
-    with pytest.raises(Malformed, match="1000 bytes"):
+    with pytest.raises(MalformedResponse, match="1000 bytes"):
         parse(*(data[start : start + step] for start in range(0, len(data), step)))
 
 
@@ -211,7 +211,7 @@ def test_a_short_head_may_arrive_together_with_a_long_body() -> None:
 def test_informational_responses_are_limited() -> None:
     hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
 
-    with pytest.raises(Malformed, match="1000 bytes"):
+    with pytest.raises(MalformedResponse, match="1000 bytes"):
         parse(*[hints] * 100)
 
 
@@ -231,5 +231,5 @@ def test_nothing_but_malformed_is_ever_raised(first: bytes, second: bytes) -> No
     try:
         if parser.feed(b"HTTP/1.1 200 OK\r\n" + first) or parser.feed(second):
             parser.response(0.0)
-    except Malformed:
+    except MalformedResponse:
         pass

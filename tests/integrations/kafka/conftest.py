@@ -37,9 +37,9 @@ def mortal(
 
 @pytest.fixture
 def guarded(broker: Broker) -> RealBroker:
-    """The session's broker, where it has a door for those who have an account."""
+    """The session's broker, if it has a listener with TLS and accounts."""
     if not isinstance(broker, RealBroker):
-        pytest.skip(f"{broker.name} has no door of ours with TLS and accounts")
+        pytest.skip(f"{broker.name} has no listener with TLS and accounts")
     return broker
 
 

@@ -51,7 +51,7 @@ async def test_two_messages_without_an_id_are_two_events(db: Pool) -> None:
     assert (await count_events(db))[0] == 2
 
 
-async def test_an_id_that_stands_for_another_event_is_refused(db: Pool) -> None:
+async def test_the_id_of_a_different_event_is_refused(db: Pool) -> None:
     await accept(db, event(id="e1", data=1))
 
     reasons = await accept(db, event(id="e2"), event(id="e1", data=2), first=1)

@@ -41,17 +41,18 @@ async def test_a_batch_is_waited_for_a_tenth_of_a_second(stream: Stream) -> None
     while not await member.poll():
         pass
 
-    began_at = monotonic()
-    nothing = await member.poll()
-    waited = monotonic() - began_at
+    waits: list[float] = []
+    for _ in range(5):
+        began_at = monotonic()
+        assert await member.poll() == []
+        waits.append(monotonic() - began_at)
     stream.put(*numbered(3), partition=0)
     batch: list[bytes | None] = []
     while len(batch) < 3:  # Ends only if polls return before a batch is full.
         batch += [message.value() for message in await member.poll()]
     await member.leave()
 
-    assert nothing == []
-    assert 0.09 <= waited < 5, "a tenth of a second, on a busy machine"
+    assert 0.09 <= min(waits) < 0.3, "a busy machine makes some of them longer, not all"
     assert batch == numbered(3)
 
 
@@ -101,9 +102,9 @@ async def test_a_message_that_nobody_can_take_goes_to_the_dead_topic(stream: Str
         group.create_task(consumer(stream.source(), taker, meter=meter).run(stop))
         group.create_task(stop_when_done())
 
-    (buried,) = stream.read(stream.dead_topic, 1)
-    assert (buried.key(), buried.value()) == (b"k", b"bad")
-    assert dict(buried.headers() or ()) == {
+    (refused,) = stream.read(stream.dead_topic, 1)
+    assert (refused.key(), refused.value()) == (b"k", b"bad")
+    assert dict(refused.headers() or ()) == {
         "penstock-reason": b"it is bad",
         "penstock-topic": stream.topic.encode(),
         "penstock-partition": b"2",
@@ -142,9 +143,9 @@ async def test_a_message_too_large_for_the_dead_topic_leaves_its_reason_there(
     async with consuming(stream.source(message_max_bytes=2_000), taker):
         await stream.until_committed(1)
 
-    (buried,) = stream.read(stream.dead_topic, 1)
-    assert (buried.key(), buried.value()) == (b"k", None)
-    assert dict(buried.headers() or ())["penstock-reason"] == b"it is too long"
+    (refused,) = stream.read(stream.dead_topic, 1)
+    assert (refused.key(), refused.value()) == (b"k", None)
+    assert dict(refused.headers() or ())["penstock-reason"] == b"it is too long"
 
 
 async def test_a_topic_that_is_made_later_is_found(stream: Stream) -> None:
@@ -166,8 +167,8 @@ async def test_a_message_without_a_value_is_handed_on(stream: Stream) -> None:
     async with consuming(stream.source(), taker):
         await stream.until_committed(1)
 
-    (buried,) = stream.read(stream.dead_topic, 1)
-    assert buried.value() is None
+    (refused,) = stream.read(stream.dead_topic, 1)
+    assert refused.value() is None
 
 
 async def test_what_cannot_be_taken_now_is_kept_until_it_can(stream: Stream) -> None:
@@ -292,7 +293,7 @@ async def test_consumers_of_a_group_share_the_partitions(stream: Stream) -> None
 async def test_partitions_that_move_while_a_batch_is_kept_are_read_by_the_other(
     stream: Stream,
 ) -> None:
-    """The first must let go of what it keeps, or the second would wait for it for ever."""
+    """The first must release what it keeps, or the second would wait for it for ever."""
     is_away = True
 
     async def fail(_records: Sequence[Record]) -> None:

@@ -12,7 +12,7 @@ MEGABYTE = 1024 * 1024
 
 
 async def test_a_header_name_that_is_not_utf8_does_not_stop_the_partition(stream: Stream) -> None:
-    """The client cannot decode it; the message must be buried all the same."""
+    """The client cannot decode it; the message must be published all the same."""
     taker = Taker(refuses={b"bad": "it is bad"})
     put_with_header(
         stream.broker.bootstrap,
@@ -27,9 +27,9 @@ async def test_a_header_name_that_is_not_utf8_does_not_stop_the_partition(stream
     async with consuming(stream.source(), taker):
         await stream.until_committed(2)
 
-    (buried,) = stream.read(stream.dead_topic, 1)
-    assert buried.value() == b"bad"
-    assert dict(buried.headers() or ()) == {
+    (refused,) = stream.read(stream.dead_topic, 1)
+    assert refused.value() == b"bad"
+    assert dict(refused.headers() or ()) == {
         "penstock-reason": b"it is bad",
         "penstock-topic": stream.topic.encode(),
         "penstock-partition": b"1",
@@ -46,8 +46,8 @@ async def test_a_header_of_any_name_is_kept(stream: Stream, name: str) -> None:
     async with consuming(stream.source(), taker):
         await stream.until_committed(1)
 
-    (buried,) = stream.read(stream.dead_topic, 1)
-    assert list(buried.headers() or ())[:2] == [(name, b"1"), ("empty", None)]
+    (refused,) = stream.read(stream.dead_topic, 1)
+    assert list(refused.headers() or ())[:2] == [(name, b"1"), ("empty", None)]
 
 
 async def test_a_key_too_large_for_the_dead_topic_does_not_stop_the_partition(
@@ -98,16 +98,16 @@ async def test_what_is_too_large_is_left_out_and_named(
     async with consuming(stream.source(message_max_bytes=2_000), taker):
         await stream.until_committed(1)
 
-    (buried,) = stream.read(stream.dead_topic, 1)
-    headers = dict(buried.headers() or ())
+    (refused,) = stream.read(stream.dead_topic, 1)
+    headers = dict(refused.headers() or ())
     assert headers["penstock-reason"] == b"it is bad"
     assert headers["penstock-omitted"] == omitted + b": is larger than the broker accepts"
-    assert buried.value() == (None if b"value" in omitted else value * b"v")
-    assert buried.key() == (None if b"key" in omitted else key * b"k")
+    assert refused.value() == (None if b"value" in omitted else value * b"v")
+    assert refused.key() == (None if b"key" in omitted else key * b"k")
     assert headers.get("h") == (None if b"headers" in omitted else header * b"h")
 
 
-async def test_a_batch_is_buried_once_however_often_it_is_tried(stream: Stream) -> None:
+async def test_a_batch_is_published_once_however_often_it_is_tried(stream: Stream) -> None:
     """A message that the dead topic refuses for a while must not copy its neighbours there."""
     bad = [f"bad-{number}".encode() for number in range(20)]
     taker = Taker(refuses=dict.fromkeys([*bad, b"without a key"], "it is bad"))
@@ -123,5 +123,5 @@ async def test_a_batch_is_buried_once_however_often_it_is_tried(stream: Stream) 
         await wide.until_committed(21)
 
     assert wide.count(wide.dead_topic) == 21
-    buried = {message.value() for message in wide.read(wide.dead_topic, 21)}
-    assert buried == {*bad, b"without a key"}
+    refused = {message.value() for message in wide.read(wide.dead_topic, 21)}
+    assert refused == {*bad, b"without a key"}

@@ -122,7 +122,7 @@ def test_a_missing_id_is_generated() -> None:
     assert one.id != two.id
 
 
-def test_an_id_is_kept_by_who_brings_one() -> None:
+def test_an_event_with_an_id_keeps_it() -> None:
     event = NewEvent(type="t", data="1", id="e1", idempotency_key="k")
 
     assert with_id(event) == event

@@ -33,7 +33,7 @@ def account(
 
 
 async def publish(broker: RealBroker, stream: Stream, options: Options, *, within_ms: int) -> None:
-    """Publish a message through the secure door."""
+    """Publish a message through the secure listener."""
     options = {**options, "delivery.timeout.ms": within_ms}
     out = Publisher(broker.secure_bootstrap, stream.topic, log=get_logger(), options=options)
     try:
@@ -63,7 +63,7 @@ async def test_a_wrong_password_is_reported_and_not_logged(
     assert "wrong-one" not in str(lines)
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused(
+async def test_a_certificate_of_an_unknown_authority_is_refused(
     guarded: RealBroker, stream: Stream, tmp_path: Path
 ) -> None:
     stranger = tmp_path / "stranger.pem"

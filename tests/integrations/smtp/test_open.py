@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from penstock.base.errors import InvalidInput
-from penstock.integrations.smtp import Client, Limits, SendFailed, TlsPolicy
+from penstock.integrations.smtp import Client, ClientLimits, SendFailed, TlsPolicy
 from tests.integrations.smtp.scene import relay_of, send
 from tests.ports import free_port
 from tests.smtp_server import SmtpServer, Step, serving
@@ -173,7 +173,7 @@ async def test_a_hanging_server_costs_no_more_than_the_timeout(
 
 
 async def test_a_slow_banner_has_a_time_limit_of_its_own() -> None:
-    limits = Limits(connect=timedelta(milliseconds=50))
+    limits = ClientLimits(connect=timedelta(milliseconds=50))
     async with Client(limits=limits) as client, serving(SmtpServer()) as server:
         server.on("BANNER", hang=True)
         failed = await failure(client, server, timeout=30)

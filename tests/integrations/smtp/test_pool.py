@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.base.errors import InvalidInput
-from penstock.integrations.smtp import Client, Limits, RelayAddress, SendFailed
+from penstock.integrations.smtp import Client, ClientLimits, RelayAddress, SendFailed
 from tests.integrations.smtp.scene import MESSAGE, relay_of, send
 from tests.smtp_server import SmtpServer, serving
 
@@ -118,7 +118,7 @@ async def test_a_new_connection_that_ends_at_mail_is_a_failure(client: Client) -
 
 async def test_an_idle_connection_is_checked_before_it_gets_a_message() -> None:
     """A firewall may have forgotten it; RSET finds out while nothing is at stake."""
-    limits = Limits(check_after=timedelta(0))
+    limits = ClientLimits(check_after=timedelta(0))
     async with Client(limits=limits) as client, serving(SmtpServer()) as server:
         await send(client, server)
         await send(client, server)

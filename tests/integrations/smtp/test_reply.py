@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from penstock.integrations.smtp.reply import (
     REPLY_BYTES_MAX,
     TEXT_LENGTH_MAX,
-    Malformed,
+    MalformedReply,
     ReplyReader,
     make_reply,
 )
@@ -32,7 +32,7 @@ def test_replies_are_the_same_however_they_are_cut(cuts: list[int]) -> None:
     "garbage", [b"hello\r\n", b"25x ok\r\n", b"250_ok\r\n", b"\r\n", b"99\r\n"]
 )
 def test_what_is_not_a_reply_is_malformed(garbage: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedReply):
         ReplyReader().feed(garbage)
 
 
@@ -40,7 +40,7 @@ def test_what_is_not_a_reply_is_malformed(garbage: bytes) -> None:
     "endless", [b"2" * (REPLY_BYTES_MAX + 1), b"250-more\r\n" * REPLY_BYTES_MAX]
 )
 def test_a_reply_without_end_is_malformed(endless: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedReply):
         ReplyReader().feed(endless)
 
 

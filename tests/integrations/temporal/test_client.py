@@ -1,5 +1,6 @@
 """The address, the namespace and the account come from the environment, as documented."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,11 @@ from temporalio.service import GrpcCompression
 
 from penstock.base.errors import BadSetting
 from penstock.base.settings import read_section
-from penstock.compose.temporal import TemporalSettings, connect_as_set
-from penstock.integrations.temporal.client import connect, is_local
+from penstock.compose.temporal import TemporalSettings
+from penstock.integrations.temporal.client import CONNECT_TIMEOUT, connect, is_local
 from penstock.integrations.temporal.errors import TemporalFailed
 from tests.ports import free_port
+from tests.temporal_server import silent_server
 
 PROFILE = """
 [profile.default]
@@ -30,7 +32,8 @@ def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 async def address_of(monkeypatch: pytest.MonkeyPatch, **environment: str) -> tuple[str, str]:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    client = await connect_as_set(read_section(TemporalSettings), is_lazy=True)
+    chosen = read_section(TemporalSettings)
+    client = await connect(chosen.temporal_target, chosen.temporal_namespace, is_lazy=True)
     return client.service_client.config.target_host, client.namespace
 
 
@@ -141,3 +144,12 @@ async def test_a_server_that_does_not_answer_is_unavailable() -> None:
 
     assert failed.value.kind == "unavailable"
     assert failed.value.reason.startswith(f"TEMPORAL_TARGET {address}: ")
+
+
+async def test_a_server_that_accepts_and_never_answers_is_unavailable_after_the_timeout() -> None:
+    """The SDK alone waits for three times as long."""
+    async with silent_server() as address, asyncio.timeout(CONNECT_TIMEOUT.total_seconds() + 5):
+        with pytest.raises(TemporalFailed, match="no answer within 10 s") as failed:
+            await connect(address)
+
+    assert failed.value.kind == "unavailable"

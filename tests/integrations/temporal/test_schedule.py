@@ -13,8 +13,8 @@ from penstock.integrations.temporal.schedule import (
     CATCH_UP,
     IntervalSchedule,
     describe_schedule,
-    keep_schedule,
     remove_schedule,
+    sync_schedule,
 )
 from penstock.integrations.temporal.start import NewWorkflow
 from tests.integrations.temporal.scene import fresh
@@ -33,8 +33,8 @@ def hourly(schedule_id: str, interval: timedelta = HOUR) -> IntervalSchedule:
 async def test_keeping_a_schedule_again_changes_nothing(client: Client) -> None:
     wanted = hourly(fresh("schedule"))
 
-    assert await keep_schedule(client, wanted) == "created"
-    assert await keep_schedule(client, wanted) == "unchanged"
+    assert await sync_schedule(client, wanted) == "created"
+    assert await sync_schedule(client, wanted) == "unchanged"
 
     found = await describe_schedule(client, wanted.id)
     assert found is not None
@@ -45,7 +45,7 @@ async def test_keeping_a_schedule_again_changes_nothing(client: Client) -> None:
 async def test_a_schedule_skips_overlaps_and_catches_up_little(client: Client) -> None:
     wanted = hourly(fresh("schedule"))
 
-    await keep_schedule(client, wanted)
+    await sync_schedule(client, wanted)
 
     found = await describe_schedule(client, wanted.id)
     assert found is not None
@@ -61,11 +61,11 @@ async def test_a_schedule_skips_overlaps_and_catches_up_little(client: Client) -
 async def test_a_new_interval_reaches_the_schedule_and_keeps_a_pause(client: Client) -> None:
     """Whoever paused a schedule on Temporal must not find it running after a restart."""
     wanted = hourly(fresh("schedule"))
-    await keep_schedule(client, wanted)
+    await sync_schedule(client, wanted)
     await client.get_schedule_handle(wanted.id).pause(note="by hand")
     changed = IntervalSchedule(id=wanted.id, interval=2 * HOUR, workflow=wanted.workflow)
 
-    assert await keep_schedule(client, changed) == "updated"
+    assert await sync_schedule(client, changed) == "updated"
 
     found = await describe_schedule(client, wanted.id)
     assert found is not None
@@ -75,7 +75,7 @@ async def test_a_new_interval_reaches_the_schedule_and_keeps_a_pause(client: Cli
 
 async def test_a_removed_schedule_is_gone_and_may_be_removed_again(client: Client) -> None:
     wanted = hourly(fresh("schedule"))
-    await keep_schedule(client, wanted)
+    await sync_schedule(client, wanted)
 
     assert await remove_schedule(client, wanted.id)
     assert not await remove_schedule(client, wanted.id)

@@ -13,8 +13,10 @@ from tests.database import copy_database, run_sql
 
 DATABASE = "statements"
 SOURCE = Path(penstock.__file__).parent
-# The ledger is created by two statements, before there is a schema to prepare against.
-STATEMENTS = [path for path in sorted(SOURCE.rglob("sql/*.sql")) if path.stem != "create_ledger"]
+# The migration tables are created by two statements, before there is a schema to prepare against.
+STATEMENTS = [
+    path for path in sorted(SOURCE.rglob("sql/*.sql")) if path.stem != "create_migration_tables"
+]
 # What a session creates for itself before it runs a statement.
 NEEDS = {"clear_staging.sql": "create_staging.sql", "enqueue_staged.sql": "create_staging.sql"}
 

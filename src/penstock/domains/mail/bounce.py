@@ -284,7 +284,7 @@ def _decode(encoding: str, body: bytes) -> bytes:
             try:
                 return _with_line_feeds(a2b_base64(body))
             except binascii.Error:
-                return b""  # Such as a returned mail that is cut off; the report stands before it.
+                return b""  # Such as a returned mail that is cut off; the report is before it.
         case "quoted-printable":
             return _with_line_feeds(a2b_qp(body))
         case _:

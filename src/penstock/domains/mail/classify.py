@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Literal, cast, get_args
 
-from penstock.domains.mail.reply import SmtpPhase, SmtpReply
+from penstock.domains.mail.reply import RelayReply, SmtpPhase
 
 Class = Literal[
     "done",  # Accepted.
@@ -45,7 +45,7 @@ class ReplyRow:
     reason: str
 
 
-def classify(reply: SmtpReply, *, recipients: int = 1) -> Class:
+def classify(reply: RelayReply, *, recipients: int = 1) -> Class:
     """Return the class of a reply; `recipients` is how many the transaction had.
 
     A reply after the message is about all recipients, so with several of them it does not show

@@ -6,7 +6,7 @@ SALT_PATTERN = re.compile(r"[0-9a-f]{8}")  # Drawn once per database: two of the
 
 # No mail id has more digits than a bigint. The domain is not compared: a report may have changed
 # its case, and the salt already identifies the database.
-_OURS = re.compile(r"<?(?P<id>[0-9]{1,19})\.(?P<salt>[0-9a-f]{8})@[^\s<>@]{1,255}>?")
+_MESSAGE_ID = re.compile(r"<?(?P<id>[0-9]{1,19})\.(?P<salt>[0-9a-f]{8})@[^\s<>@]{1,255}>?")
 _BIGINT_MAX = 2**63 - 1
 
 
@@ -18,8 +18,8 @@ def make_message_id(mail_id: int, *, salt: str, domain: str) -> str:
 
 def find_mail_id(message_id: str, *, salt: str) -> int | None:
     """Return the mail with this Message-ID, or None if this database did not make it."""
-    ours = _OURS.fullmatch(message_id.strip())
-    if ours is None or ours["salt"] != salt:
+    found = _MESSAGE_ID.fullmatch(message_id.strip())
+    if found is None or found["salt"] != salt:
         return None
-    mail_id = int(ours["id"])
+    mail_id = int(found["id"])
     return mail_id if mail_id <= _BIGINT_MAX else None

@@ -3,15 +3,15 @@
 from penstock.base.meter import Counter, Distribution
 
 RECIPIENTS = Counter(
-    "mail_recipients_total", "Recipients with a result, by what it is", labels=("result",)
+    "mail_recipients_total", "Recipients with a result, by result.", labels=("result",)
 )
 REPLIES = Counter(
     "mail_replies_total",
-    "Replies of relays about recipients, by class",
+    "Replies of relays about recipients, by class.",
     labels=("relay", "reply_class"),
 )
 SEND_SECONDS = Distribution(
-    "mail_send_seconds", "Duration of SMTP transactions, the wait for a connection included",
+    "mail_send_seconds", "Duration of SMTP transactions, the wait for a connection included.",
     labels=("relay",),
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ SmtpPhase = Literal[
 ]
 
 
-class SmtpReply(Struct, frozen=True, kw_only=True):
+class RelayReply(Struct, frozen=True, kw_only=True):
     """One reply. `enhanced` is its enhanced status code (RFC 3463), and `text` the rest.
 
     The text may contain addresses: it is shown to people and never logged. A struct, because a

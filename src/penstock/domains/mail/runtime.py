@@ -10,6 +10,7 @@ from penstock.base.vault import Vault
 from penstock.contract import FixedField, Kind, Resources, Runtime, Service
 from penstock.domains.mail.accept import MailBatcher
 from penstock.domains.mail.address import parse_address
+from penstock.domains.mail.admission import PERMIT_SLACK, Gates
 from penstock.domains.mail.dead_mails import DeadMails
 from penstock.domains.mail.dkim import DkimKey, read_key, sign
 from penstock.domains.mail.enqueue import Mailer
@@ -17,7 +18,6 @@ from penstock.domains.mail.event import Announce
 from penstock.domains.mail.http import Api, endpoints
 from penstock.domains.mail.lanes import BULK_LANE, LANE
 from penstock.domains.mail.loader import BlobReader, MailLoader, MailRef
-from penstock.domains.mail.passage import PERMIT_SLACK, Gates
 from penstock.domains.mail.preview import Previewer
 from penstock.domains.mail.relay import parse_smtp_url
 from penstock.domains.mail.relay_state import RelayStates

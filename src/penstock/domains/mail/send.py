@@ -17,17 +17,17 @@ from penstock.base.errors import InvalidInput
 from penstock.base.log import Logger
 from penstock.base.meter import Meter
 from penstock.domains.mail.address import domain_of, needs_smtputf8, suppression_key
+from penstock.domains.mail.admission import Gates, MailAdmission
 from penstock.domains.mail.classify import Class, classify, classify_failure
 from penstock.domains.mail.event import MailEvent
 from penstock.domains.mail.loader import BlobReader, BrokenMail, LoadedMail, MailRef
 from penstock.domains.mail.message import Message, build_message, without_smtputf8
 from penstock.domains.mail.metrics import RECIPIENTS, REPLIES, SEND_SECONDS
-from penstock.domains.mail.passage import Gates, Passage
 from penstock.domains.mail.relay import SmtpRelay, choose
 from penstock.domains.mail.relay_state import RelayStates
-from penstock.domains.mail.reply import SmtpReply
+from penstock.domains.mail.reply import RelayReply
 from penstock.domains.mail.results import MailEnding, ResultRow, ResultWriter, clean
-from penstock.domains.mail.transmit import NotSent, Replied, SmtpTransaction, Transmit
+from penstock.domains.mail.transmit import MailTransmission, NotSent, Replied, Transmit
 from penstock.kernel.item import Dead, Done, Hold, Item, Outcome, Retry, Snooze
 from penstock.limits.admit import LEAVE_GRACE
 from penstock.limits.gate import Refusal, RefusalReason, Verdict
@@ -181,14 +181,14 @@ class Send:
                 await self.relay_states.note(relay, error=relay.fault)
                 attempt.open |= dict.fromkeys(pending, ("relay_fault", relay.fault))
                 continue
-            passage = await self.gates.enter(attempt.mail, relay, pending)
-            for number in set(pending).difference(passage.allowed):
-                reason = passage.refusal.reason if passage.refusal else "refused"
+            admission = await self.gates.enter(attempt.mail, relay, pending)
+            for number in set(pending).difference(admission.allowed):
+                reason = admission.refusal.reason if admission.refusal else "refused"
                 # What a relay before this one has said explains more.
                 attempt.open.setdefault(number, ("throttled", reason))
-                attempt.refusal = passage.refusal
-            if passage.allowed:
-                await self._try_relay(attempt, relay, passage, until=until)
+                attempt.refusal = admission.refusal
+            if admission.allowed:
+                await self._try_relay(attempt, relay, admission, until=until)
             pending = [no for no, (why, _) in attempt.open.items() if why in ELSEWHERE]
             if not pending or attempt.has_unknown:
                 return
@@ -196,21 +196,21 @@ class Send:
                 return  # Another relay must not be used to evade a limit.
 
     async def _try_relay(
-        self, attempt: SendAttempt, relay: SmtpRelay, passage: Passage, *, until: float
+        self, attempt: SendAttempt, relay: SmtpRelay, admission: MailAdmission, *, until: float
     ) -> None:
         verdict: Verdict = "unknown"
         cooldown: timedelta | None = None
         try:
-            await self._transact(attempt, relay, passage.allowed, until=until)
-            verdict, cooldown = _verdict(attempt, passage.allowed)
-            error = attempt.open[passage.allowed[0]][1] if verdict == "failing" else None
+            await self._transact(attempt, relay, admission.allowed, until=until)
+            verdict, cooldown = _verdict(attempt, admission.allowed)
+            error = attempt.open[admission.allowed[0]][1] if verdict == "failing" else None
             await self.relay_states.note(relay, error=error)
         finally:
             left = self.gates.leave(
-                passage,
+                admission,
                 relay_verdict=verdict,
                 relay_cooldown=cooldown,
-                domain_cooldowns=_domain_cooldowns(attempt, passage.allowed),
+                domain_cooldowns=_domain_cooldowns(attempt, admission.allowed),
             )
             await (left if verdict != "unknown" else finish(left, within=LEAVE_GRACE))
 
@@ -267,7 +267,7 @@ class Send:
         started = monotonic()
         answer = await self.transmit(
             relay,
-            SmtpTransaction(
+            MailTransmission(
                 sender=attempt.mail.sender.address,
                 recipients=addresses,
                 message=message.content,
@@ -286,7 +286,7 @@ class Send:
         self,
         attempt: SendAttempt,
         number: int,
-        reply: SmtpReply,
+        reply: RelayReply,
         *,
         relay: SmtpRelay,
         recipients: int,

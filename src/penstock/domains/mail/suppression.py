@@ -15,7 +15,7 @@ from penstock.domains.mail.classify import classify
 from penstock.domains.mail.errors import UnknownSuppression
 from penstock.domains.mail.event import Announce, MailEvent
 from penstock.domains.mail.inspect import list_recipients
-from penstock.domains.mail.reply import SmtpReply
+from penstock.domains.mail.reply import RelayReply
 from penstock.domains.mail.unsubscribe import Unsubscription
 from penstock.kernel.audit import audit
 from penstock.kernel.enqueue import check_instant
@@ -131,7 +131,7 @@ def _suppresses(bounce: Bounce) -> bool:
         return True
     if bounce.kind == "soft":
         return False
-    reply = SmtpReply(
+    reply = RelayReply(
         phase="rcpt", code=SOME_REFUSAL, enhanced=bounce.enhanced, text=bounce.diagnostic
     )
     return classify(reply) == "permanent_suppress"

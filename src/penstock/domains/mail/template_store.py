@@ -37,8 +37,8 @@ async def add_template(
 ) -> int:
     """Store a new version and return its number; raises InvalidInput if it does not compile."""
     if not NAME.fullmatch(template.name):
-        rule = "must be 1 to 63 of a-z, 0-9, dot, dash and underscore, not starting with a mark"
-        raise InvalidInput("name", rule)
+        characters = "1 to 63 of a-z, 0-9, dot, dash and underscore"
+        raise InvalidInput("name", f"must be {characters}, beginning with a letter or digit")
     renderer.check(template)
     language = normalise_language(template.language)
     async with db.transaction():

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from penstock.domains.mail.relay import SmtpRelay
-from penstock.domains.mail.reply import SmtpPhase, SmtpReply
+from penstock.domains.mail.reply import RelayReply, SmtpPhase
 
 
-class SmtpTransaction(Struct, frozen=True, kw_only=True):
+class MailTransmission(Struct, frozen=True, kw_only=True):
     """One SMTP transaction; `timeout` is in seconds, and covers the wait for a connection too."""
 
     sender: str
@@ -25,7 +25,7 @@ class SmtpTransaction(Struct, frozen=True, kw_only=True):
 class Replied(Struct, frozen=True):
     """One reply for each recipient, in their order."""
 
-    replies: tuple[SmtpReply, ...]
+    replies: tuple[RelayReply, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +39,9 @@ class NotSent:
     phase: SmtpPhase
     kind: str
     reason: str
-    reply: SmtpReply | None = None
+    reply: RelayReply | None = None
     is_unknown: bool = False
-    replies: tuple[SmtpReply | None, ...] = ()
+    replies: tuple[RelayReply | None, ...] = ()
 
 
-Transmit = Callable[[SmtpRelay, SmtpTransaction], Awaitable[Replied | NotSent]]
+Transmit = Callable[[SmtpRelay, MailTransmission], Awaitable[Replied | NotSent]]

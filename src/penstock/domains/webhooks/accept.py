@@ -71,7 +71,7 @@ class EventBatcher:
         return await self._queue.ask(event)
 
     async def _accept(self, events: Sequence[NewEvent]) -> Sequence[AcceptedEvent | Exception]:
-        """Accept all in one transaction; if one of them spoils it, each in its own."""
+        """Accept all in one transaction; if one is refused, each in its own."""
         async with self._pool.acquire(timeout=ACQUIRE_TIMEOUT.total_seconds()) as db:
             try:
                 return await accept_events(db, events)
@@ -121,7 +121,7 @@ async def accept_messages(
 
 
 async def _accept_part(db: Connection, part: Mapping[int, NewEvent]) -> dict[int, str]:
-    """Accept events in one transaction; if one of them spoils it, each in its own."""
+    """Accept events in one transaction; if one is refused, each in its own."""
     try:
         accepted = await accept_events(db, list(part.values()))
     except _REFUSED as refused:

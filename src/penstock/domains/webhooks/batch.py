@@ -57,7 +57,7 @@ async def _entries(stream: Stream) -> Sequence[msgspec.Raw]:
     try:
         entries = _array.decode(body)
     except msgspec.DecodeError as malformed:
-        raise InvalidInput("body", f"is no JSON array: {malformed}") from malformed
+        raise InvalidInput("body", f"is not a JSON array: {malformed}") from malformed
     except RecursionError as deep:
         raise InvalidInput("body", "is nested too deeply") from deep
     if not 1 <= len(entries) <= wire.BATCH_MAX:

@@ -7,12 +7,12 @@ from typing import Literal
 
 from penstock.limits.gate import Verdict
 
-RETRY_AFTER_MAX = timedelta(hours=24)  # Nobody means more, and a slip must not stop an endpoint.
+RETRY_AFTER_MAX = timedelta(hours=24)  # A longer wait is treated as a mistake of the endpoint.
 # They say "not now" and not "never".
 PASSING = frozenset({408, 425, 429})
 GONE = 410
 
-Disposition = Literal["delivered", "again", "never", "gone"]
+Disposition = Literal["delivered", "retry", "dead", "gone"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class Classification:
 
 
 DELIVERED = Classification("delivered", "alive")
-NEVER = Classification("never", "alive")
-FAILING = Classification("again", "failing")
-UNREACHED = Classification("again", "unknown")  # Nothing was sent.
+DEAD = Classification("dead", "alive")
+FAILING = Classification("retry", "failing")
+UNREACHED = Classification("retry", "unknown")  # Nothing was sent.
 
 
 def classify(status: int, retry_after: str | None, *, now: datetime) -> Classification:
-    """Judge by the status and the Retry-After header.
+    """Classify by the status and the Retry-After header.
 
     A permanent refusal shows that the endpoint is alive: a bad payload must not close the way for
     all others. Redirects are refusals; following one would lead where nobody has checked.
@@ -41,10 +41,10 @@ def classify(status: int, retry_after: str | None, *, now: datetime) -> Classifi
     if status == GONE:
         return Classification("gone", "alive")
     if status in PASSING:
-        return Classification("again", "alive", read_retry_after(retry_after, now=now))
+        return Classification("retry", "alive", read_retry_after(retry_after, now=now))
     if status >= 500:
-        return Classification("again", "failing", read_retry_after(retry_after, now=now))
-    return NEVER
+        return Classification("retry", "failing", read_retry_after(retry_after, now=now))
+    return DEAD
 
 
 def is_success(status: int) -> bool:
@@ -58,7 +58,7 @@ def read_retry_after(value: str | None, *, now: datetime) -> timedelta | None:
         return None
     value = value.strip()
     if value.isascii() and value.isdigit():
-        # Digits without end are a slip too.
+        # A very long number is also capped.
         return min(timedelta(seconds=int(value[:9])), RETRY_AFTER_MAX)
     try:
         at = parsedate_to_datetime(value)

@@ -82,7 +82,7 @@ class Deliver:
         if not subscription.is_sealed:
             return Dead(fault)
         self.log.error(
-            "subscription.sealed", subscription_id=subscription.subscription_id, reason=fault
+            "subscription.unseal_failed", subscription_id=subscription.subscription_id, reason=fault
         )
         return Snooze(PAUSED_FOR, fault)
 
@@ -119,7 +119,7 @@ class Deliver:
         )
         reason = f"HTTP {answer.status}"
         self._log_failure(delivery, attempt, reason=reason)
-        if classification.disposition == "again":
+        if classification.disposition == "retry":
             return _again(
                 reason, classification, subscription, attempt=attempt, result=result
             ), classification
@@ -166,7 +166,7 @@ def _again(
 ) -> Retry:
     """Repeat as the endpoint asks, else by the subscription's schedule, else by the lane's."""
     schedule = subscription.retry_schedule
-    # "At once" is no wish to be called five times in a moment.
+    # Retry-After: 0 must not cause five calls at once.
     after = classification.cooldown or None
     if schedule is None:
         return Retry(reason, after, result)

@@ -27,7 +27,7 @@ LANE = "penstock.webhooks"
 ORDERED_LANE = "penstock.webhooks.ordered"
 
 # Longer than any subscription's own timeout and the wait for its turn: it ends the call itself, and
-# knows better than we what has happened.
+# reports the more exact failure.
 HANDLER_TIMEOUT = timedelta(seconds=90)
 
 # As the dispatcher that this replaces repeats. Many calls may wait for slow endpoints at once, so

@@ -91,7 +91,7 @@ def _check_text(field: str, text: str | None, length_max: int) -> None:
 
 
 def _refuse_unstorable(text: str) -> None:
-    """Look closer at a suspect: a pair of halves is a character, and texts may hold any digits."""
+    """Check suspected data: a surrogate pair is one character, and texts may hold any digits."""
     strings = re.compile(r'"(?:[^"\\]|\\.)*"')
     for string in strings.findall(text):
         try:

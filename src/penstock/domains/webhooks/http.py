@@ -391,4 +391,4 @@ def _duration(field: str, seconds: float) -> timedelta:
     try:
         return timedelta(seconds=seconds)
     except (OverflowError, ValueError):
-        raise InvalidInput(field, "is longer than anybody can wait") from None
+        raise InvalidInput(field, "is too long") from None

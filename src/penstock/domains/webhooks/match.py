@@ -242,7 +242,7 @@ def _read_test(path: tuple[str, ...], operator: object, operand: object, *, wher
             return test if operand else _Not(test)
         case _:
             raise InvalidInput(
-                at, f"is no operator; these are: {', '.join(OPERATORS)}. Write a path as a.b"
+                at, f"is not an operator; known: {', '.join(OPERATORS)}. Write a path as a.b"
             )
 
 

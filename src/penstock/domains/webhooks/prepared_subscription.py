@@ -39,7 +39,7 @@ class PostResponse(Protocol):
 
 
 class Poster(Protocol):
-    """Sends to URLs that strangers chose, and never to where it must not go."""
+    """Sends to URLs that users configured, within the egress rules."""
 
     def prepare(self, url: str, headers: Headers) -> Any:
         """Return a route; raises InvalidInput for a URL or a header that cannot be."""

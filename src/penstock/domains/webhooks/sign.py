@@ -26,7 +26,7 @@ from penstock.domains.webhooks.secret import (
 )
 
 TOLERANCE = timedelta(minutes=5)  # What receivers' libraries allow for slow ways and wrong clocks.
-SECRETS_MAX = 2  # The new one and, while a rotation overlaps, the one before.
+SECRETS_MAX = 2  # The new one and, while a rotation overlaps, the previous one.
 SIGNATURES_MAX = 16  # Nobody rotates through more secrets at once; bounds the work of `verify`.
 MESSAGE_ID_LENGTH_MAX = 128
 
@@ -122,7 +122,8 @@ def verify(
     """Return None if one of `secrets` signed these very bytes near `now`, and else why not.
 
     The profile is the receiver's choice and not read from the headers: GitHub's has no timestamp,
-    and who could choose it could repeat old requests. Names of headers are compared without case.
+    and a sender that could choose it could repeat old requests. Names of headers are compared
+    without case.
     """
     given = {name.lower(): value for name, value in headers.items()}
     match profile:
@@ -239,13 +240,13 @@ def _read_stripe(given: Mapping[str, str]) -> _Claim | SignatureRefused:
 
 def _refuse_time(seconds: str, now: datetime, tolerance: timedelta) -> SignatureRefused | None:
     if not _SECONDS.fullmatch(seconds):
-        return SignatureRefused("malformed", "the timestamp is no number of seconds since 1970")
+        return SignatureRefused("malformed", "the timestamp is not a number of seconds since 1970")
     age_seconds = now.timestamp() - int(seconds)
     if age_seconds > tolerance.total_seconds():
         return SignatureRefused("too-old", f"it was signed {age_seconds:.0f} seconds ago")
     if age_seconds < -tolerance.total_seconds():
         return SignatureRefused(
-            "too-new", f"it was signed {-age_seconds:.0f} seconds ahead of our clock"
+            "too-new", f"it was signed {-age_seconds:.0f} seconds ahead of this machine's clock"
         )
     return None
 

@@ -53,7 +53,7 @@ DESCRIPTION_LENGTH_MAX = 500
 CONCURRENCY = 100  # At once and per subscription, over all workers that share a Redis.
 RATE_LIMIT = 100.0  # A second; what the dispatcher that this replaces allowed everybody.
 TIMEOUT = timedelta(seconds=15)
-OVERLAP = timedelta(hours=24)  # How long the secret before still signs.
+OVERLAP = timedelta(hours=24)  # How long the previous secret still signs.
 OVERLAP_MAX = timedelta(days=30)
 SCHEDULE_MAX = 50
 SCHEDULE_DELAY_MAX = timedelta(days=30)
@@ -188,7 +188,7 @@ class SubscriptionService:
         overlap: timedelta = OVERLAP,
         who: str,
     ) -> str:
-        """Sign with a new secret from now on, and with the one before until the overlap is over."""
+        """Sign with a new secret from now on, and with the previous one during the overlap."""
         if not timedelta(0) <= overlap <= OVERLAP_MAX:
             raise InvalidInput("overlap_seconds", f"must be from 0 to {OVERLAP_MAX.days} days")
         async with db.transaction():
@@ -269,7 +269,8 @@ class SubscriptionService:
             raise InvalidInput("headers", f"are more than {HEADERS_MAX}")
         for name, value in headers.items():
             if name.lower().startswith(SIGNED):
-                raise InvalidInput(f"headers.{name[:100]}", "is set by us: it is what we sign with")
+                reason = "is set by Penstock: it carries the signature"
+                raise InvalidInput(f"headers.{name[:100]}", reason)
             if len(value) > HEADER_LENGTH_MAX:
                 raise InvalidInput(
                     f"headers.{name[:100]}", f"has more than {HEADER_LENGTH_MAX} characters"

@@ -203,7 +203,7 @@ class Attempts(Struct, frozen=True, kw_only=True):
 
 
 class NewSubscription(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who wants which events, where, and how."""
+    """A subscription to create: event types, URL and limits."""
 
     url: Annotated[str, Meta(min_length=1, max_length=2048)]
     event_types: Annotated[list[str], Meta(min_length=1, max_length=100, examples=[["order.*"]])]
@@ -285,7 +285,9 @@ class EndpointStatus(Struct, frozen=True, kw_only=True):
 
 
 class NewSecret(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rotate: a secret is made unless one is brought; the one before signs on for the overlap."""
+    """Rotate the secret. Without `secret`, one is generated; the previous one also signs during the
+    overlap.
+    """
 
     secret: str | None = None
     scheme: Scheme = "hmac"
@@ -320,7 +322,7 @@ class NewReplay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ChangedReplay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Pause, go on, or end."""
+    """Pause, resume or cancel."""
 
     state: Literal["running", "paused", "cancelled"]
 
@@ -439,7 +441,7 @@ def to_wire_subscription(found: subscription.Subscription) -> Subscription:
     )
 
 
-def to_wire_endpoint_status(found: gate.EndpointStatus) -> EndpointStatus:
+def to_wire_endpoint_status(found: gate.KeyStatus) -> EndpointStatus:
     """Show the limits of an endpoint."""
     return EndpointStatus(
         breaker=found.breaker,
@@ -451,7 +453,7 @@ def to_wire_endpoint_status(found: gate.EndpointStatus) -> EndpointStatus:
 
 
 def to_wire_replay(found: replay.EventReplay) -> EventReplay:
-    """Show a found."""
+    """Return a replay of events for a response."""
     return EventReplay(
         id=str(found.id),
         subscription_id=found.subscription_id,

@@ -8,7 +8,7 @@ cookies, proxies or decompression. From Penstock it imports `base.clock`,
 from penstock.integrations.http_client.client import Client, Stats
 from penstock.integrations.http_client.egress import Egress, EgressRefused
 from penstock.integrations.http_client.errors import FailureKind
-from penstock.integrations.http_client.pool import Limits, process_limits
+from penstock.integrations.http_client.pool import PoolLimits, process_limits
 from penstock.integrations.http_client.request import Route, Target, parse_url, prepare_route
 from penstock.integrations.http_client.response import Response
 
@@ -17,7 +17,7 @@ __all__ = [
     "Egress",
     "EgressRefused",
     "FailureKind",
-    "Limits",
+    "PoolLimits",
     "Response",
     "Route",
     "Stats",

@@ -16,7 +16,7 @@ from penstock.base.permits import Permits
 from penstock.integrations.http_client.connection import HttpConnection, connect
 from penstock.integrations.http_client.egress import Egress, EgressRefused
 from penstock.integrations.http_client.errors import failure
-from penstock.integrations.http_client.pool import ConnectionPool, Limits
+from penstock.integrations.http_client.pool import ConnectionPool, PoolLimits
 from penstock.integrations.http_client.request import (
     Headers,
     Route,
@@ -50,11 +50,11 @@ class Client:
         self,
         egress: Egress,
         *,
-        limits: Limits | None = None,
+        limits: PoolLimits | None = None,
         tls: ssl.SSLContext | None = None,
         lookup: Lookup = look_up,
     ) -> None:
-        limits = limits or Limits()
+        limits = limits or PoolLimits()
         self._egress = egress
         self._tls = tls or _system_tls()
         self._resolver = HostResolver(egress, ttl=limits.lookup_ttl, lookup=lookup)

@@ -17,7 +17,7 @@ from penstock.base.clock import boot_seconds
 from penstock.base.errors import CallFailed
 from penstock.integrations.http_client.errors import failure, within
 from penstock.integrations.http_client.request import Target
-from penstock.integrations.http_client.response import Malformed, Response, ResponseParser
+from penstock.integrations.http_client.response import MalformedResponse, Response, ResponseParser
 
 ADDRESSES_MAX = 4  # A name may have dozens of addresses; trying more rarely helps.
 
@@ -170,7 +170,7 @@ class HttpConnection(asyncio.Protocol):
             return
         try:
             is_complete = self._parser.feed(data)
-        except Malformed as flaw:
+        except MalformedResponse as flaw:
             self._fail(failure("malformed", str(flaw)))
             return
         if is_complete:

@@ -1,7 +1,7 @@
 """Kinds of failed calls, and the deadline that raises one.
 
 Callers see CallFailed (no complete response; `kind` is a FailureKind) and InvalidInput (a URL or
-header was refused before anything was sent). EgressRefused and Malformed are internal.
+header was refused before anything was sent). EgressRefused and MalformedResponse are internal.
 """
 
 from contextlib import AbstractAsyncContextManager

@@ -17,7 +17,7 @@ PROCESS_CONNECTIONS_MAX = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class PoolLimits:
     """The defaults suit one process with the usual 1,024 file descriptors."""
 
     # Open at once, idle ones included. Further requests wait in a queue.
@@ -37,17 +37,17 @@ class Limits:
     body_bytes_max: int = 64 * 1024
 
 
-def process_limits() -> Limits:
+def process_limits() -> PoolLimits:
     """Return limits that fit this process: a quarter of its file descriptors stays free."""
     open_files_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections_max = max(64, min(PROCESS_CONNECTIONS_MAX, open_files_max * 3 // 4))
-    return Limits(connections_max=connections_max, idle_per_origin_max=connections_max)
+    return PoolLimits(connections_max=connections_max, idle_per_origin_max=connections_max)
 
 
 class ConnectionPool:
     """Idle connections by origin, last used first, so that unused ones expire."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: PoolLimits) -> None:
         self._limits = limits
         self._idle_seconds = limits.idle_time.total_seconds()
         self._open: set[HttpConnection] = set()

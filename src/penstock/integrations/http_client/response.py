@@ -29,7 +29,7 @@ class Response(Struct, frozen=True, kw_only=True):
         return None
 
 
-class Malformed(Exception):
+class MalformedResponse(Exception):
     """The bytes are not a response that the client accepts."""
 
 
@@ -76,17 +76,19 @@ class ResponseParser:
         self.is_reusable = False
 
     def feed(self, data: bytes) -> bool:
-        """Parse bytes; return whether the response is complete. Raises Malformed."""
+        """Parse bytes; return whether the response is complete. Raises MalformedResponse."""
         self.received_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as refused:
             # After a complete response, bad bytes only make the connection unusable.
             if not self._is_complete:
-                raise Malformed(self._flaw or f"not an HTTP response: {refused}") from refused
+                raise MalformedResponse(
+                    self._flaw or f"not an HTTP response: {refused}"
+                ) from refused
             self.is_reusable = False
         if self._flaw is not None:
-            raise Malformed(self._flaw)
+            raise MalformedResponse(self._flaw)
         if not self._is_complete and self.received_bytes > self._head_bytes_max:
             self._check_size()
         return self._is_complete
@@ -157,7 +159,7 @@ class ResponseParser:
 
     def _check_size(self) -> None:
         if not self._status:
-            raise Malformed(self._head_too_large())
+            raise MalformedResponse(self._head_too_large())
         if self.received_bytes > self._wire_bytes_max:
             self._truncate()
 

@@ -90,10 +90,10 @@ class Consumer:
         """Accept a batch, with retries, until a stop or until its partitions are revoked."""
         delays = retry_delays()
         has_waited = False
-        buried: set[str] = set()
+        published: set[str] = set()
         while batch:
             try:
-                await self._accept_or_bury(batch, buried)
+                await self._accept_or_publish(batch, published)
             except Unavailable as exc:
                 if stop.is_set():
                     return  # The next owner of the partitions reads it again.
@@ -112,10 +112,10 @@ class Consumer:
         if has_waited:
             await member.resume()
 
-    async def _accept_or_bury(self, batch: Sequence[Message], buried: set[str]) -> None:
+    async def _accept_or_publish(self, batch: Sequence[Message], published: set[str]) -> None:
         """Accept every message or copy it to the dead topic; offsets are committed after that.
 
-        `buried` has the places of what is in the dead topic, and is kept between the tries of a
+        `published` has the places of what is in the dead topic, and is kept between the tries of a
         batch: a message that cannot be published now must not copy its neighbours there again.
         """
         records = [record_of(message) for message in batch]
@@ -127,12 +127,12 @@ class Consumer:
         }
         async with asyncio.TaskGroup() as group:
             tasks = {
-                place: spawn(group, outcome_of(self._bury(*each)))
+                place: spawn(group, outcome_of(self._publish_to_dead_topic(*each)))
                 for place, each in refused.items()
-                if place not in buried
+                if place not in published
             }
         failures = {place: task.result() for place, task in tasks.items()}
-        buried |= {place for place, failure in failures.items() if failure is None}
+        published |= {place for place, failure in failures.items() if failure is None}
         for failure in failures.values():
             if failure is not None:
                 raise failure
@@ -140,7 +140,7 @@ class Consumer:
         if refused:
             self._meter.count(MESSAGES, len(refused), outcome="refused")
 
-    async def _bury(self, message: Message, reason: str) -> None:
+    async def _publish_to_dead_topic(self, message: Message, reason: str) -> None:
         await self._dead.publish(message, reason)
         _, partition = part_of(message)
         offset = offset_of(message)

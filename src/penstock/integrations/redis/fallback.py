@@ -15,7 +15,7 @@ from penstock.integrations.redis.client import RedisUnavailable
 from penstock.integrations.redis.metrics import FALLBACKS, LOCAL_ENTERS
 from penstock.limits.gate import (
     Admission,
-    EndpointStatus,
+    KeyStatus,
     Limit,
     Permit,
     ProcessGate,
@@ -119,7 +119,7 @@ class FallbackGate:
             for permit in admission.permits:
                 self._shared.return_later(permit)
 
-    async def inspect(self, key: str) -> EndpointStatus:
+    async def inspect(self, key: str) -> KeyStatus:
         """Return the status of a key, from the gate that decides at present."""
         if self._unavailable_since is None:
             try:

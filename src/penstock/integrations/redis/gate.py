@@ -34,10 +34,9 @@ from penstock.integrations.redis.client import (
 )
 from penstock.limits import policy
 from penstock.limits.breaker import Breaker
-from penstock.limits.endpoint_status import endpoint_status_of
 from penstock.limits.gate import (
     Admission,
-    EndpointStatus,
+    KeyStatus,
     Limit,
     Permit,
     Refusal,
@@ -45,6 +44,7 @@ from penstock.limits.gate import (
     Rules,
     Verdict,
 )
+from penstock.limits.key_status import key_status_of
 from penstock.limits.policy import MILLION, interval_of, microseconds, millionths
 
 # A delivery must not wait long for its gate. A healthy Redis answers within a millisecond.
@@ -197,7 +197,7 @@ class RedisGate:
         """Return a permit without a verdict as soon as Redis answers; the caller does not wait."""
         self._return_later(permit.key, permit.id)
 
-    async def inspect(self, key: str) -> EndpointStatus:
+    async def inspect(self, key: str) -> KeyStatus:
         """Return the present status of a key."""
         breaker_key, cooldown_key, sem_key = self._keys(key, "breaker", "cooldown", "sem")
         pipeline = self._client.pipeline(transaction=True)
@@ -208,7 +208,7 @@ class RedisGate:
         with translated():
             async with asyncio.timeout(self._timeout):
                 (seconds, more), breaker, cooldown_until, permits = await pipeline.execute()
-        return endpoint_status_of(
+        return key_status_of(
             _breaker(breaker),
             self._now() or seconds * MILLION + more,
             cooldown_until=int(cooldown_until or 0),

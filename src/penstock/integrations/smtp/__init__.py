@@ -6,13 +6,13 @@ imports no domain, and logs nothing: addresses, subjects, bodies and credentials
 
 from penstock.integrations.smtp.client import Client, Sent, Stats
 from penstock.integrations.smtp.errors import FailureKind, SendFailed
-from penstock.integrations.smtp.relay import Limits, RelayAddress, TlsPolicy
+from penstock.integrations.smtp.relay import ClientLimits, RelayAddress, TlsPolicy
 from penstock.integrations.smtp.reply import SmtpPhase, SmtpReply
 
 __all__ = [
     "Client",
+    "ClientLimits",
     "FailureKind",
-    "Limits",
     "RelayAddress",
     "SendFailed",
     "Sent",

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from penstock.integrations.smtp.errors import SendFailed
 from penstock.integrations.smtp.pool import RelayPool
-from penstock.integrations.smtp.relay import Limits, RelayAddress
+from penstock.integrations.smtp.relay import ClientLimits, RelayAddress
 from penstock.integrations.smtp.reply import SmtpReply
 from penstock.integrations.smtp.session import CLOSING
 from penstock.integrations.smtp.transaction import make_transaction
@@ -40,8 +40,8 @@ class Stats:
 class Client:
     """Sends messages from one event loop; `async with` closes it.
 
-    `ehlo_name` is the name that relays are told, by default that of this machine. `tls` replaces
-    the system's certificates.
+    `ehlo_name` is the name in the greeting to relays, by default that of this machine. `tls`
+    replaces the system's certificates.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class Client:
         *,
         ehlo_name: str | None = None,
         tls: ssl.SSLContext | None = None,
-        limits: Limits | None = None,
+        limits: ClientLimits | None = None,
     ) -> None:
         self._ehlo_name = ehlo_name or _machine_name()
         self._tls = tls
-        self._limits = limits or Limits()
+        self._limits = limits or ClientLimits()
         self._pools: dict[str, RelayPool] = {}
         self._retired_total = 0  # Connections that retired pools have opened.
         self._is_closed = False

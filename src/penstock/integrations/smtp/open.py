@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import aiosmtplib
 
 from penstock.integrations.smtp.errors import SendFailed, translated, within
-from penstock.integrations.smtp.relay import Limits, RelayAddress
+from penstock.integrations.smtp.relay import ClientLimits, RelayAddress
 from penstock.integrations.smtp.session import Features, Session
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ async def open_session(
     *,
     ehlo_name: str,
     tls: ssl.SSLContext | None,
-    limits: Limits,
+    limits: ClientLimits,
     until: float,
     on_closed: Callable[[Session], None],
 ) -> Session:

@@ -7,7 +7,7 @@ from penstock.base.aio import TIMER_ROUNDING, detach
 from penstock.base.permits import Permits
 from penstock.integrations.smtp.errors import SendFailed
 from penstock.integrations.smtp.open import open_session
-from penstock.integrations.smtp.relay import Limits, RelayAddress
+from penstock.integrations.smtp.relay import ClientLimits, RelayAddress
 from penstock.integrations.smtp.session import Session
 
 CLOSE_SECONDS_MAX = 3.0  # Longer than QUIT may take.
@@ -22,7 +22,7 @@ class RelayPool:
         *,
         ehlo_name: str,
         tls: ssl.SSLContext | None,
-        limits: Limits,
+        limits: ClientLimits,
     ) -> None:
         self.relay = relay
         self.opened_total = 0

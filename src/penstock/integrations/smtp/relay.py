@@ -39,7 +39,7 @@ class RelayAddress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ClientLimits:
     """The limits of a client, for every relay."""
 
     # For the connection, and again for the banner. A relay that needs longer is overloaded.

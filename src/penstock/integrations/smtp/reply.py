@@ -18,7 +18,7 @@ RawReply = tuple[int, bytes]  # The code, and the text of all lines.
 _ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})(?:\s+|$)")
 
 
-class Malformed(Exception):
+class MalformedReply(Exception):
     """The server sent bytes that are not an SMTP reply."""
 
 
@@ -59,19 +59,19 @@ class ReplyReader:
         self._text: list[bytes] = []  # The lines so far of a reply with several.
 
     def feed(self, data: bytes) -> list[RawReply]:
-        """Return the code and the text of each reply that is complete now; raises Malformed."""
+        """Return code and text of each reply that is complete now; raises MalformedReply."""
         received = self._received + data if self._received else data
         *lines, self._received = received.split(b"\n")
         replies: list[RawReply] = []
         for line in lines:
             code, separator = line[:3], line[3:4]
             if not code.isdigit() or separator not in (b" ", b"-", b"", b"\r"):
-                raise Malformed("not an SMTP reply")
+                raise MalformedReply("not an SMTP reply")
             if separator == b"-" or self._text:
                 self._text.append(line[4:])
             if separator != b"-":
                 replies.append((int(code), b"\n".join(self._text) if self._text else line[4:]))
                 self._text.clear()
         if len(self._received) + sum(map(len, self._text)) > REPLY_BYTES_MAX:
-            raise Malformed("a reply is too long")
+            raise MalformedReply("a reply is too long")
         return replies

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from penstock.integrations.smtp.errors import FailureKind, SendFailed
 from penstock.integrations.smtp.reply import (
-    Malformed,
+    MalformedReply,
     RawReply,
     ReplyReader,
     SmtpPhase,
@@ -128,7 +128,7 @@ class Session(asyncio.Protocol):
             return
         try:
             replies = self._reader.feed(data)
-        except Malformed:
+        except MalformedReply:
             self._end("malformed")
             return
         self._replies += replies

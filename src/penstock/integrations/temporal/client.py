@@ -1,5 +1,6 @@
 """A connection to Temporal: its address, and TLS and API key from Temporal's own environment."""
 
+import asyncio
 import re
 from datetime import timedelta
 from ipaddress import ip_address
@@ -9,7 +10,7 @@ from temporalio.envconfig import ClientConfigProfile
 from temporalio.service import GrpcCompression, RetryConfig
 
 from penstock.base.errors import BadSetting
-from penstock.integrations.temporal.errors import FAILURES, translate
+from penstock.integrations.temporal.errors import FAILURES, TemporalFailed, translate
 
 DEFAULT_TARGET = "localhost:7233"
 
@@ -19,6 +20,7 @@ ADDRESS = "TEMPORAL_ADDRESS, or address in Temporal's configuration file"
 
 _HOST = re.compile(r"[\w-]+(\.[\w-]+)*\.?")
 PORT_MAX = 65_535
+# The SDK's own timeout ends before the first call to the server, which it repeats for 30 seconds.
 CONNECT_TIMEOUT = timedelta(seconds=10)
 # A caller repeats a failed call by itself, so the SDK repeats it only over a short interruption.
 RETRIES = RetryConfig(max_interval_millis=500, max_elapsed_time_millis=2_000, max_retries=5)
@@ -38,18 +40,24 @@ async def connect(
     _check_address(name, address)
     options = profile.to_client_connect_config()
     try:
-        return await Client.connect(
-            address,
-            namespace=namespace or profile.namespace or "default",
-            api_key=options.get("api_key"),
-            tls=options.get("tls"),
-            rpc_metadata=options.get("rpc_metadata", {}),
-            retry_config=RETRIES,
-            connect_timeout=CONNECT_TIMEOUT,
-            lazy=is_lazy,
-            # On loopback, compression costs both sides more than it saves.
-            grpc_compression=GrpcCompression.NONE if is_local(address) else GrpcCompression.GZIP,
-        )
+        async with asyncio.timeout(CONNECT_TIMEOUT.total_seconds()):
+            return await Client.connect(
+                address,
+                namespace=namespace or profile.namespace or "default",
+                api_key=options.get("api_key"),
+                tls=options.get("tls"),
+                rpc_metadata=options.get("rpc_metadata", {}),
+                retry_config=RETRIES,
+                connect_timeout=CONNECT_TIMEOUT,
+                lazy=is_lazy,
+                # On loopback, compression costs both sides more than it saves.
+                grpc_compression=(
+                    GrpcCompression.NONE if is_local(address) else GrpcCompression.GZIP
+                ),
+            )
+    except TimeoutError:
+        reason = f"{name} {address}: no answer within {CONNECT_TIMEOUT.seconds} s"
+        raise TemporalFailed("unavailable", reason) from None
     except FAILURES as failure:
         raise translate(failure, to=f"{name} {address}") from failure
 

@@ -1,4 +1,4 @@
-"""A schedule on Temporal that fires one workflow at an interval, kept as its caller says."""
+"""A schedule on Temporal that fires one workflow at an interval, changed as its caller says."""
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -41,10 +41,10 @@ class IntervalSchedule:
     workflow: NewWorkflow
 
 
-async def keep_schedule(client: Client, wanted: IntervalSchedule) -> Change:
+async def sync_schedule(client: Client, wanted: IntervalSchedule) -> Change:
     """Create the schedule, or change it to what is wanted; a repeat changes nothing.
 
-    A pause that a person has set on Temporal is kept. Raises TemporalFailed.
+    A pause that a person has set on Temporal stays. Raises TemporalFailed.
     """
     with translated():
         try:
@@ -95,7 +95,7 @@ async def _update(client: Client, wanted: IntervalSchedule) -> Change:
     def decide(found: ScheduleUpdateInput) -> ScheduleUpdate | None:
         nonlocal change
         old = found.description.schedule
-        if _essence(old) == _essence(new):
+        if _compared_fields(old) == _compared_fields(new):
             return None
         change = "updated"
         return ScheduleUpdate(schedule=replace(new, state=old.state))
@@ -104,7 +104,7 @@ async def _update(client: Client, wanted: IntervalSchedule) -> Change:
     return change
 
 
-def _essence(schedule: Schedule) -> tuple[object, ...]:
+def _compared_fields(schedule: Schedule) -> tuple[object, ...]:
     """Return what is compared. Arguments are left out: they are encoded, and follow from the id."""
     action = schedule.action
     assert isinstance(action, ScheduleActionStartWorkflow)

@@ -78,8 +78,18 @@ class _Batch:
         return result
 
 
-async def start_workflow(client: Client, workflow: NewWorkflow) -> bool:
-    """Start one workflow; return whether it is new. Raises TemporalFailed."""
+async def start_workflow(
+    client: Client, workflow: NewWorkflow, *, repeats_failed: bool = False
+) -> bool:
+    """Start one workflow; return whether it is new. Raises TemporalFailed.
+
+    `repeats_failed`: it is started again if it was terminated or has failed.
+    """
+    policy = (
+        WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
+        if repeats_failed
+        else WorkflowIDReusePolicy.REJECT_DUPLICATE
+    )
     with translated():
         try:
             await client.start_workflow(
@@ -87,7 +97,7 @@ async def start_workflow(client: Client, workflow: NewWorkflow) -> bool:
                 args=workflow.args,
                 id=workflow.id,
                 task_queue=workflow.task_queue,
-                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                id_reuse_policy=policy,
                 start_delay=workflow.start_delay or None,
                 rpc_timeout=START_TIMEOUT,
             )

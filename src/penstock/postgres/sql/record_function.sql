@@ -1,4 +1,5 @@
--- Written in the transaction that applies the text, so that the ledger cannot disagree with it.
+-- Written in the transaction that applies the text, so that the migration table cannot disagree
+-- with it.
 INSERT INTO penstock.function_version (owner, name, version, checksum, applied_at)
 VALUES ($1, $2, $3, $4, now())
 ON CONFLICT (owner, name) DO UPDATE

@@ -1,3 +1,4 @@
--- Written in the migration's own transaction, so that the ledger cannot disagree with the schema.
+-- Written in the migration's own transaction, so that the migration table cannot disagree with the
+-- schema.
 INSERT INTO penstock.migration (owner, number, name, checksum)
 VALUES ($1, $2, $3, $4);

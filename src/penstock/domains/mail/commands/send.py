@@ -34,7 +34,7 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--tag", multiple=True, help="A tag to find the mail by.")
 @click.option("--key", help="Idempotency key.")
 @click.option("--not-before", help="When to send it: an instant, or a time from now such as +2h.")
-@click.option("--relay", help="SmtpRelay to use.")
+@click.option("--relay", help="Relay to use.")
 @click.option("--bulk", is_flag=True, help="Send it after mails that are not bulk.")
 @click.option("--override-suppression", is_flag=True, help="Send to suppressed addresses too.")
 @data_dir_option

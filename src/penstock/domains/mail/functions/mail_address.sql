@@ -1,5 +1,6 @@
 -- Split `Name <address>` or a bare address into JSON. Only what would break everything after it is
--- refused here, with the parameter that it was given in; the address is checked before the mail is sent.
+-- refused here, with the parameter that it was given in; the address is checked before the mail is
+-- sent.
 CREATE OR REPLACE FUNCTION penstock.mail_address(given text, field text DEFAULT 'address') RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

@@ -1,6 +1,6 @@
--- Raise PS409 for a key that is new in this lane of mail and belongs to a mail in the other one. Called
--- in a statement of its own, after the keys were inserted into mail_key: only then is the item of a
--- transaction that was waited for visible.
+-- Raise PS409 for a key that is new in this lane of mail and belongs to a mail in the other one.
+-- Called in a statement of its own, after the keys were inserted into mail_key: only then is the
+-- item of a transaction that was waited for visible.
 CREATE OR REPLACE FUNCTION penstock.mail_check_keys(
     lane text, keys text[], payloads jsonb[], are_new boolean[]
 ) RETURNS void

@@ -1,7 +1,8 @@
--- Return how far one mail is, in the words of the document. Attempts that count are those that failed:
--- a snooze is none. A replay begins to count anew. `next_attempt_at` is never NULL: of a mail that has
--- ended, it is the instant from which its last attempt was allowed. `last_error` is what a relay has said
--- last; that a mail waits for a gate is shown only if there is nothing else.
+-- Return how far one mail is, in the words of the document. Attempts that count are those that
+-- failed: a snoozed attempt does not count. A replay counts from zero again. `next_attempt_at` is
+-- never NULL: of a mail that has ended, it is the instant from which its last attempt was allowed.
+-- `last_error` is what a relay has said last; that a mail waits for a gate is shown only if there
+-- is nothing else.
 CREATE OR REPLACE FUNCTION penstock.mail_progress(of_mail bigint)
 RETURNS TABLE (
     status text, retry_count integer, next_attempt_at timestamptz, last_attempt_at timestamptz,

@@ -1,4 +1,5 @@
--- Keep the content of an attachment, and return its hash in hex; a known one is only marked as used.
+-- Keep the content of an attachment, and return its hash in hex; a known one is only marked as
+-- used.
 CREATE OR REPLACE FUNCTION penstock.put_mail_blob(content bytea, at timestamptz DEFAULT now())
 RETURNS text
 LANGUAGE sql AS $$

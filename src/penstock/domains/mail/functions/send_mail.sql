@@ -1,7 +1,7 @@
--- Accept one mail in the caller's transaction, and return its id. Addresses are `ada@example.org` or
--- `Ada <ada@example.org>`. An attachment is {"hash", "filename", "content_type", "content_id"}, its hash
--- from penstock.put_mail_blob. What SQL cannot check is checked before the mail is sent: it fails then,
--- with the field and the reason.
+-- Accept one mail in the caller's transaction, and return its id. Addresses are `ada@example.org`
+-- or `Ada <ada@example.org>`. An attachment is {"hash", "filename", "content_type", "content_id"},
+-- its hash from penstock.put_mail_blob. What SQL cannot check is checked before the mail is sent:
+-- it fails then, with the field and the reason.
 CREATE OR REPLACE FUNCTION penstock.send_mail(
     sender text,
     recipients text[],

@@ -1,9 +1,9 @@
--- Accept mails, given as JSON documents, for one of the two lanes of mail, in the caller's transaction.
--- Returns one row per position; is_new is false where the key is already known. Raises as enqueue_many,
--- and PS409 with the field `bulk` for a key that a mail in the other lane has.
+-- Accept mails, given as JSON documents, for one of the two lanes of mail, in the caller's
+-- transaction. Returns one row per position; is_new is false where the key is already known. Raises
+-- as enqueue_many, and PS409 with the field `bulk` for a key that a mail in the other lane has.
 -- The item carries a hash of the document, so that a key with another content is a conflict. What a
--- template was rendered to is not part of it: a repeat finds its mail although the template has a new
--- version.
+-- template was rendered to is not part of it: a repeat finds its mail although the template has a
+-- new version.
 CREATE OR REPLACE FUNCTION penstock.send_mails(lane text, mails jsonb[], at timestamptz DEFAULT now())
 RETURNS TABLE (index bigint, mail_id bigint, is_new boolean)
 LANGUAGE plpgsql AS $$

@@ -1,5 +1,5 @@
--- Take one mail out of the quotas per hour and per day of a limit, of both or of none. Returns NULL, or
--- the instant from which there is room again.
+-- Take one mail out of the quotas per hour and per day of a limit, of both or of none. Returns
+-- NULL, or the instant from which there is room again.
 CREATE OR REPLACE FUNCTION penstock.take_mail_quota(
     scope text, name text, per_hour integer, per_day integer, at timestamptz DEFAULT clock_timestamp()
 ) RETURNS timestamptz

@@ -1,8 +1,9 @@
--- Write how attempts ended for recipients, each under the token of the lease that its mail was claimed
--- with. Without the lease only `sent` is written: the relay has accepted the message, whoever holds
--- the mail now, and the row keeps the next attempt from sending a second copy. A recipient that has a
--- result keeps it. An address that does not exist is suppressed in the same transaction.
--- Returns a row for each given one: whether the lease was valid, and whether the result is new.
+-- Write how attempts ended for recipients, each under the token of the lease that its mail was
+-- claimed with. Without the lease only `sent` is written: the relay has accepted the message,
+-- whoever holds the mail now, and the row keeps the next attempt from sending a second copy. A
+-- recipient that has a result keeps it. An address that does not exist is suppressed in the same
+-- transaction. Returns a row for each given one: whether the lease was valid, and whether the
+-- result is new.
 CREATE OR REPLACE FUNCTION penstock.write_mail_results(results jsonb, at timestamptz DEFAULT now())
 RETURNS TABLE (mail_id bigint, recipient_no smallint, is_fenced boolean, is_new boolean)
 LANGUAGE plpgsql AS $$

@@ -1,5 +1,5 @@
--- Write a failed result for each recipient of dead mails that has none. Returns what was written, so
--- that two callers never announce the same. Locked, so that a replay waits, and then removes the
+-- Write a failed result for each recipient of dead mails that has none. Returns what was written,
+-- so that two callers never announce the same. Locked, so that a replay waits, and then removes the
 -- results. The token 0 is of no attempt: the mail died without one that wrote results. Mails are
 -- looked up one by one (LATERAL with LIMIT): as a join it may scan all of them.
 WITH locked AS MATERIALIZED (

@@ -1,5 +1,6 @@
--- The same for mails to one recipient, and with a tag if $6 is given. MATERIALIZED: otherwise the limit
--- may lead the planner to walk through all mails, the newest first, until it has found enough.
+-- The same for mails to one recipient, and with a tag if $6 is given. MATERIALIZED: otherwise the
+-- limit may lead the planner to walk through all mails, the newest first, until it has found
+-- enough.
 WITH matching AS MATERIALIZED (
     SELECT id, accepted_at, tags FROM penstock.mail WHERE addresses @> ARRAY[$5::text]
 )

@@ -1,5 +1,5 @@
--- The mails that are to be sent now, which recipients have a result already, and which are suppressed.
--- One row per place, also where a mail is gone.
+-- The mails that are to be sent now, which recipients have a result already, and which are
+-- suppressed. One row per place, also where a mail is gone.
 SELECT mail.id, mail.accepted_at, mail.sender, mail.sender_name, mail.recipients::text,
     mail.reply_to::text, mail.subject, mail.text, mail.html, mail.headers::text, mail.tags,
     mail.attachments::text, mail.relay, mail.is_unsubscribable, known.recipient_nos, known.sent,
@@ -20,7 +20,7 @@ LEFT JOIN LATERAL (
     FROM penstock.mail_suppression AS s
     WHERE s.address = ANY (mail.addresses) AND (s.expires_at IS NULL OR s.expires_at > now())
         AND NOT mail.overrides_suppression
-        -- Who unsubscribes does not want newsletters, and still wants to reset a password.
+        -- A recipient who unsubscribed from newsletters must still be able to reset a password.
         AND (s.reason <> 'unsubscribe' OR mail.is_unsubscribable OR mail.lane = 'penstock.mail.bulk')
 ) AS suppressed ON true
 ORDER BY asked.place;

@@ -1,5 +1,5 @@
--- Let a group have these domains and no others. Returns those that it has; a domain of another group
--- stays there.
+-- Let a group have these domains and no others. Returns those that it has; a domain of another
+-- group stays there.
 WITH removed AS (
     DELETE FROM penstock.mail_domain_group WHERE group_name = $1 AND NOT domain = ANY ($2::text[])
 )

@@ -1,5 +1,5 @@
--- Add an address to those that get no mail. A complaint or a bounce is not replaced by unsubscribing,
--- which stops newsletters only.
+-- Add an address to those that get no mail. A complaint or a bounce is not replaced by
+-- unsubscribing, which stops newsletters only.
 INSERT INTO penstock.mail_suppression AS known (
     address, reason, expires_at, mail_id, created_at, created_by)
 VALUES ($1, $2, $3, $4, now(), $5)

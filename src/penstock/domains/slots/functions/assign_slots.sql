@@ -3,8 +3,8 @@
 -- has a slot, which is returned, whatever time or pool it was booked for); conflict (the pool is
 -- strict, and the event has a slot for another time or pool, which is returned); beyond_horizon,
 -- after_cut_off, day_full, exhausted (nothing was booked). Earlier times are served first, equal
--- ones in the given order. Raises PS404 for an unknown pool. Callers of one pool wait for each other
--- until they commit.
+-- ones in the given order. Raises PS404 for an unknown pool. Callers of one pool wait for each
+-- other until they commit.
 CREATE OR REPLACE FUNCTION penstock.assign_slots(
     pool text, event_ids text[], requested_ats timestamptz[], at timestamptz DEFAULT NULL
 ) RETURNS TABLE (
@@ -23,7 +23,7 @@ DECLARE
     wanted_ids text[];
     wanted_ats timestamptz[];
     wanted_indexes bigint[];
-    -- Requests for the same instant form one group, a party: the ranks of its members, its range of
+    -- Requests for the same instant form one group: the ranks of its members, its range of
     -- cells, and the outcome of members that find no cell.
     ranks bigint[];
     from_cells bigint[];
@@ -51,15 +51,15 @@ BEGIN
             greatest(requested_at, now_at) AS wanted_at
         FROM unnest(event_ids, requested_ats) WITH ORDINALITY AS g (event_id, requested_at, index)
         WHERE requested_at <= now_at + this.horizon
-            -- One index scan for all events; NOT EXISTS may become a scan of all slots. A NULL event
-            -- is not found here, and fails below.
+            -- One index scan for all events; NOT EXISTS may become a scan of all slots. A NULL
+            -- event is not found here, and fails below.
             AND (event_id IN (
                 SELECT event_id FROM penstock.slot WHERE event_id = ANY (assign_slots.event_ids)
             )) IS NOT TRUE
         ORDER BY event_id, index
     ) AS fresh;
 
-    WITH party AS (
+    WITH request_group AS (
         SELECT greatest(requested_at, now_at) AS wanted_at, min(rank) AS rank, count(*) AS members
         FROM unnest(wanted_ats) WITH ORDINALITY AS w (requested_at, rank)
         GROUP BY 1
@@ -69,10 +69,10 @@ BEGIN
         ORDER BY first_cell DESC
         LIMIT 1
     ), placed AS (
-        SELECT party.*, last.end_cell, place.*
-        FROM party
+        SELECT request_group.*, last.end_cell, place.*
+        FROM request_group
         CROSS JOIN last
-        LEFT JOIN LATERAL penstock.place_in_day(this.pool_id, party.wanted_at) AS place ON true
+        LEFT JOIN LATERAL penstock.place_in_day(this.pool_id, request_group.wanted_at) AS place ON true
     )
     SELECT array_agg(rank ORDER BY rank), array_agg(members ORDER BY rank),
         array_agg(CASE
@@ -178,7 +178,7 @@ BEGIN
     END IF;
     IF 'overbook' = ANY (refusals) THEN
         PERFORM penstock.overbook(this.pool_id, event_id, requested_at, now_at)
-        FROM unnest(ranks, counts, refusals) AS party (first_rank, members, refusal)
+        FROM unnest(ranks, counts, refusals) AS request_group (first_rank, members, refusal)
         CROSS JOIN LATERAL generate_series(first_rank, first_rank + members - 1) AS rank
         JOIN unnest(wanted_ids, wanted_ats) WITH ORDINALITY AS w (event_id, requested_at, rank)
             USING (rank)
@@ -206,7 +206,7 @@ BEGIN
     ) AS slot ON true
     LEFT JOIN (
         SELECT event_id, refusal
-        FROM unnest(ranks, counts, refusals) AS party (first_rank, members, refusal)
+        FROM unnest(ranks, counts, refusals) AS request_group (first_rank, members, refusal)
         CROSS JOIN LATERAL generate_series(first_rank, first_rank + members - 1) AS rank
         JOIN unnest(wanted_ids) WITH ORDINALITY AS w (event_id, rank) USING (rank)
         -- Needed only where an event has found no cell.

@@ -14,8 +14,8 @@ DECLARE
     high bigint := coalesce(
         penstock.first_cell_at(in_pool, until_at),
         (SELECT max(last_cell) + 1 FROM penstock.slot_stretch WHERE pool_id = in_pool));
-    -- The longest time by which a slot's window may begin before it. With a fixed day, a whole day of
-    -- slots would be read for one window of seconds.
+    -- The longest time by which a slot's window may begin before it. With a fixed day, a whole day
+    -- of slots would be read for one window of seconds.
     reach interval := (
         SELECT max(extract(epoch FROM window_size)) * interval '1 second'
         FROM penstock.slot_config

@@ -1,6 +1,6 @@
--- The first $2 free cells of a pool from $3 on, without taking them. The last cell is the one that it
--- would be if none were taken, plus the cells of all runs before it. A run is before it if fewer than
--- $2 free cells precede the run.
+-- The first $2 free cells of a pool from $3 on, without taking them. The last cell is the one that
+-- it would be if none were taken, plus the cells of all runs before it. A run is before it if fewer
+-- than $2 free cells precede the run.
 WITH pool AS MATERIALIZED (
     SELECT pool_id,
         penstock.first_cell_at(

@@ -1,4 +1,4 @@
-"""`penstock event`: hand in events for webhooks, and see what became of them."""
+"""`penstock event`: accept events for webhooks, and see what became of them."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

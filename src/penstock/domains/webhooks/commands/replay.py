@@ -232,7 +232,7 @@ def _wait(job: EventReplay, data_dir: Path | None, *, as_json: bool) -> None:
 
 
 async def _watch(db: Connection, job: EventReplay) -> EventReplay:
-    moved_at, is_told = monotonic(), False
+    moved_at, is_warned = monotonic(), False
     with progress_bar() as progress:
         task = progress.add_task("replay", total=job.counted)
         while job.state not in OVER:
@@ -242,7 +242,7 @@ async def _watch(db: Connection, job: EventReplay) -> EventReplay:
             progress.update(task, completed=job.replayed, description=word)
             if job.replayed != before.replayed or job.state == "paused":
                 moved_at = monotonic()
-            if not is_told and monotonic() - moved_at > PATIENCE.total_seconds():
-                is_told = True
+            if not is_warned and monotonic() - moved_at > PATIENCE.total_seconds():
+                is_warned = True
                 progress.console.print("nothing moves: is a worker running?")
     return job

@@ -31,7 +31,8 @@ DECLARE
     item_ids bigint[];
 BEGIN
     IF cardinality(array_remove(idempotency_keys, NULL)) > 0 THEN
-        -- Keys are inserted in sorted order, so that two callers with the same ones cannot deadlock.
+        -- Keys are inserted in sorted order, so that two callers with the same ones cannot
+        -- deadlock.
         WITH taken AS (
             INSERT INTO penstock.webhook_idempotency (tenant, idempotency_key, event_id)
             SELECT tenant, key, id
@@ -69,7 +70,7 @@ BEGIN
     INTO fresh_indexes, fresh_nos
     FROM given JOIN fresh USING (event_no);
 
-    WITH newcomer AS MATERIALIZED (
+    WITH new_event AS MATERIALIZED (
         -- Joined, not subscripted: a subscript of an array of texts scans all elements before it.
         SELECT event_no, tenant, type, data
         FROM unnest(tenants, types, datas) WITH ORDINALITY AS g (tenant, type, data, index)
@@ -79,7 +80,7 @@ BEGIN
         SELECT DISTINCT kind.tenant, kind.type, s.subscription_no, s.subscription_id,
             s.filter_path::text, s.ordering_path
         -- A test event goes only to the subscription that it is sent to.
-        FROM (SELECT DISTINCT tenant, type FROM newcomer WHERE type <> 'penstock.test') AS kind
+        FROM (SELECT DISTINCT tenant, type FROM new_event WHERE type <> 'penstock.test') AS kind
         CROSS JOIN LATERAL unnest(penstock.webhook_patterns(kind.type)) AS matching (pattern)
         -- Looked up one by one: with a join the planner may scan all patterns.
         CROSS JOIN LATERAL (
@@ -96,7 +97,7 @@ BEGIN
     ), delivery AS MATERIALIZED (
         SELECT event_no, subscription_no, penstock.webhook_order_key(
             subscription_id, ordering_path, data) AS order_key
-        FROM newcomer JOIN interest USING (tenant, type)
+        FROM new_event JOIN interest USING (tenant, type)
         WHERE filter_path IS NULL OR penstock.webhook_is_wanted(data, filter_path)
     )
     SELECT array_agg(event_no ORDER BY event_no, subscription_no),

@@ -1,5 +1,5 @@
--- Return the latest delivery of one event to each subscription, all or one page of them. Attempts are
--- those that were made, without snoozes.
+-- Return the latest delivery of one event to each subscription, all or one page of them. Attempts
+-- are those that were made, without snoozes.
 CREATE OR REPLACE FUNCTION penstock.webhook_deliveries(
     of_event bigint, after_subscription integer DEFAULT 0, rows_max bigint DEFAULT NULL
 )

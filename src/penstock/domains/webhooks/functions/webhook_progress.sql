@@ -1,5 +1,5 @@
--- Return one status for all deliveries of an event. An event without a delivery is delivered, but at
--- no instant: nothing was sent, and a paused subscription may still want it.
+-- Return one status for all deliveries of an event. An event without a delivery is delivered, but
+-- at no instant: nothing was sent, and a paused subscription may still want it.
 CREATE OR REPLACE FUNCTION penstock.webhook_progress(of_event bigint)
 RETURNS TABLE (
     status text, attempts bigint, next_attempt_at timestamptz, last_error text,

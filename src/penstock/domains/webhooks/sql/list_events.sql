@@ -1,4 +1,4 @@
--- A page of events, the newest first. What they are numbered is when they came.
+-- A page of events, the newest first. Event numbers grow with the time of acceptance.
 SELECT event.event_no AS number, event.event_id AS id, event.tenant, event.type, event.source,
     NULL AS data, event.accepted_at, progress.status, progress.attempts,
     (SELECT max_attempts FROM penstock.lane WHERE name = 'penstock.webhooks') AS max_attempts,

@@ -1,5 +1,5 @@
--- What it takes to send to subscriptions: with the secrets that sign now, the newest first, and when
--- the next of them retires.
+-- What it takes to send to subscriptions: with the secrets that sign now, the newest first, and
+-- when the next of them retires.
 SELECT s.subscription_no, s.version, s.subscription_id, s.state, s.url, s.profile, s.rate_limit,
     s.concurrency, s.timeout, s.retry_schedule, s.sealed_headers, live.secrets, live.stale_at
 FROM penstock.webhook_subscription AS s

@@ -1,4 +1,4 @@
--- Write a replay down: it is about events that are there now.
+-- Insert a replay of the events that exist now.
 INSERT INTO penstock.webhook_replay (
     tenant, subscription_no, event_types, from_at, until_at, which, rate, state, counted,
     next_event_no, end_event_no, next_due_at, created_at, created_by)

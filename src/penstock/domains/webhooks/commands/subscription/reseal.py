@@ -11,7 +11,7 @@ from penstock.console.exits import Exit
 from penstock.console.output import json_option, print_json, progress_bar
 from penstock.domains.webhooks.commands.subscription.service import ask_service
 from penstock.domains.webhooks.reseal import Resealed, count_seals
-from penstock.domains.webhooks.reseal import reseal as seal_anew
+from penstock.domains.webhooks.reseal import reseal as reseal_all
 from penstock.domains.webhooks.subscription import SubscriptionService
 from penstock.postgres.pool import Connection
 
@@ -31,9 +31,9 @@ def reseal(*, dry_run: bool, data_dir: Path | None, as_json: bool) -> None:
         if as_json:
             print_json({"secrets": secrets, "headers": headers})
         else:
-            click.echo(f"{_told(secrets, headers)} would be sealed anew")
+            click.echo(f"{_counted(secrets, headers)} would be resealed")
         return
-    resealed = ask_service(data_dir, _seal_anew)
+    resealed = ask_service(data_dir, _reseal)
     if as_json:
         print_json(asdict(resealed))
     else:
@@ -49,11 +49,11 @@ async def _count(service: SubscriptionService, db: Connection) -> tuple[int, int
     return sum(each.secrets for each in old), sum(each.headers for each in old)
 
 
-async def _seal_anew(service: SubscriptionService, db: Connection) -> Resealed:
+async def _reseal(service: SubscriptionService, db: Connection) -> Resealed:
     total = sum(await _count(service, db))
     with progress_bar() as progress:
         task = progress.add_task("reseal", total=total)
-        return await seal_anew(
+        return await reseal_all(
             db,
             service.vault,
             who=operator(),
@@ -63,7 +63,7 @@ async def _seal_anew(service: SubscriptionService, db: Connection) -> Resealed:
 
 def _print(resealed: Resealed) -> None:
     if resealed.secrets or resealed.headers:
-        click.echo(f"{_told(resealed.secrets, resealed.headers)} were sealed anew")
+        click.echo(f"{_counted(resealed.secrets, resealed.headers)} were resealed")
     elif not resealed.unopened:
         click.echo("everything is sealed with the current key")
     if resealed.unopened:
@@ -73,5 +73,5 @@ def _print(resealed: Resealed) -> None:
         )
 
 
-def _told(secrets: int, headers: int) -> str:
+def _counted(secrets: int, headers: int) -> str:
     return f"{secrets:,} secrets and the headers of {headers:,} subscriptions"

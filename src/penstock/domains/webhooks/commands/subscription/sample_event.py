@@ -29,10 +29,10 @@ def test(*, subscription_id: str, data_dir: Path | None, as_json: bool) -> None:
 
     with in_typed_words():
         sent, tenant = ask(data_dir, send)
-    told = {"id": sent.event_id, "accepted_at": sent.accepted_at, "deliveries": sent.deliveries}
+    shown = {"id": sent.event_id, "accepted_at": sent.accepted_at, "deliveries": sent.deliveries}
     if as_json:
-        print_json(told)
+        print_json(shown)
         return
-    print_record(told, as_json=False)
+    print_record(shown, as_json=False)
     option = "" if tenant == DEFAULT_TENANT else f" --tenant {tenant}"
     click.echo(f"see what became of it: penstock event show {sent.event_id}{option}", err=True)

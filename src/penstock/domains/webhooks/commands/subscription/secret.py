@@ -97,7 +97,7 @@ def to_wire_secret(made: Subscription, secret: str) -> None:
 
 def _overlap(found: Subscription, lasting: timedelta) -> str:
     if found.profile == "github":
-        return "its header holds one signature: the secret before is out of use at once"
+        return "its header holds one signature: the previous secret no longer signs"
     if lasting == timedelta(0):
-        return "the secret before is out of use"
-    return f"the secret before signs too, for {duration(lasting)}"
+        return "the previous secret no longer signs"
+    return f"the previous secret also signs for {duration(lasting)}"

@@ -117,7 +117,7 @@ def parse_headers(lines: Sequence[str]) -> dict[str, str] | None:
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon:
-            # The line itself is not told: it may be a password without its name.
+            # The line itself is not shown: it may be a password without its name.
             raise InvalidInput("--header", "must look like 'Name: value'")
         if name.strip().lower() in map(str.lower, headers):
             raise InvalidInput(f"--header {name.strip()}", "is given twice")

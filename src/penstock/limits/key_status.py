@@ -3,17 +3,17 @@
 from collections.abc import Iterable
 
 from penstock.limits.breaker import Breaker
-from penstock.limits.gate import EndpointStatus
+from penstock.limits.gate import KeyStatus
 from penstock.limits.policy import instant
 
 
-def endpoint_status_of(
+def key_status_of(
     breaker: Breaker | None, now: int, *, cooldown_until: int, permits_until: Iterable[float]
-) -> EndpointStatus:
+) -> KeyStatus:
     """Return the status at `now`; whatever has expired by then does not count."""
     breaker = breaker or Breaker()
     phase = breaker.phase(now)
-    return EndpointStatus(
+    return KeyStatus(
         breaker=phase,
         failures=breaker.failures if breaker.forget_at > now else 0,
         open_until=instant(breaker.open_until) if phase == "open" else None,

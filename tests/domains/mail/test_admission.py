@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from penstock.domains.mail.admission import Gates, MailAdmission
 from penstock.domains.mail.loader import LoadedMail
 from penstock.domains.mail.mail import Address, Recipient
-from penstock.domains.mail.passage import Gates, Passage
 from penstock.domains.mail.relay import MailLimit, MailLimits, SmtpRelay
 from penstock.limits.gate import Verdict
 from penstock.limits.local import LocalGate
@@ -52,7 +52,7 @@ class Scene:
         self._gates = Gates(gate=self.gate, pool=outbox.app.pool, permit_ttl=MINUTE)
         self._limits = list(limits)
 
-    async def enter(self, *to: str) -> Passage:
+    async def enter(self, *to: str) -> MailAdmission:
         """Enter with a mail to these recipients."""
         mail = a_mail(*to, limits=self._limits)
         return await self._gates.enter(mail, RELAY, range(len(to)))
@@ -64,10 +64,10 @@ class Scene:
         cooldowns: Mapping[str, timedelta] | None = None,
     ) -> list[str]:
         """Enter, leave at once, and return the recipients that could be sent to."""
-        passage = await self.enter(*to)
-        if passage.domains:
-            await self._gates.leave(passage, relay_verdict=verdict, domain_cooldowns=cooldowns)
-        return [to[number] for number in passage.allowed]
+        admission = await self.enter(*to)
+        if admission.domains:
+            await self._gates.leave(admission, relay_verdict=verdict, domain_cooldowns=cooldowns)
+        return [to[number] for number in admission.allowed]
 
 
 async def test_a_mail_that_its_domain_refuses_uses_up_no_rate_of_its_relay(
@@ -95,12 +95,12 @@ async def test_of_two_domains_the_one_with_a_free_rate_is_sent_to(
     scene = Scene(outbox, MailLimit(scope="domain", name="hot.test", per_minute=1))
     await scene.send("a@hot.test")
 
-    passage = await scene.enter("b@hot.test", "c@cold.test")
+    admission = await scene.enter("b@hot.test", "c@cold.test")
 
-    assert passage.allowed == [1]
-    assert passage.refusal is not None
-    assert passage.refusal.reason == "rate_limited"
-    assert timedelta(seconds=50) < passage.refusal.after <= MINUTE
+    assert admission.allowed == [1]
+    assert admission.refusal is not None
+    assert admission.refusal.reason == "rate_limited"
+    assert timedelta(seconds=50) < admission.refusal.after <= MINUTE
 
 
 async def test_a_sender_at_its_limit_sends_nothing(outbox: Outbox) -> None:

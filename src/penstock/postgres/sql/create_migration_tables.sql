@@ -1,5 +1,5 @@
--- The schema and the ledgers of what was applied, which no migration can create for itself.
--- The one file of several statements: it runs unprepared, before anything else exists.
+-- The schema, and the tables of what was applied, which no migration can create for itself. The one
+-- file of several statements: it runs unprepared, before anything else exists.
 CREATE SCHEMA IF NOT EXISTS penstock;
 CREATE TABLE IF NOT EXISTS penstock.migration (
     owner text NOT NULL,

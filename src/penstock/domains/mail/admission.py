@@ -28,7 +28,7 @@ WAIT_MIN = timedelta(seconds=1)
 
 
 @dataclass(slots=True, kw_only=True)
-class Passage:
+class MailAdmission:
     """The permits of one mail. `allowed` are the numbers of recipients that may be sent to now;
     `refusal` says when to come back for the others. `domains` has those not refused so far.
     """
@@ -78,24 +78,26 @@ class Gates:
         self._pool = pool
         self._rules = Rules(concurrency=CONCURRENCY, permit_ttl=permit_ttl)
 
-    async def enter(self, mail: LoadedMail, relay: SmtpRelay, pending: Sequence[int]) -> Passage:
+    async def enter(
+        self, mail: LoadedMail, relay: SmtpRelay, pending: Sequence[int]
+    ) -> MailAdmission:
         """Wait until the mail may be sent to some of the recipients, and return the permits."""
-        passage = Passage(mail=mail, relay=relay.name, domains=_by_domain(mail, pending))
+        admission = MailAdmission(mail=mail, relay=relay.name, domains=_by_domain(mail, pending))
         try:
-            await self._pass_closed(passage)
-            await self._pass_rates(passage)
-            await self._pass_quotas(passage)
+            await self._pass_closed(admission)
+            await self._pass_rates(admission)
+            await self._pass_quotas(admission)
         except BaseException:
-            await finish(self.leave(passage, relay_verdict="unknown"), within=LEAVE_GRACE)
+            await finish(self.leave(admission, relay_verdict="unknown"), within=LEAVE_GRACE)
             raise
-        passage.allowed = [number for numbers in passage.domains.values() for number in numbers]
-        if not passage.allowed:
-            await self.leave(passage, relay_verdict="unknown")
-        return passage
+        admission.allowed = [number for numbers in admission.domains.values() for number in numbers]
+        if not admission.allowed:
+            await self.leave(admission, relay_verdict="unknown")
+        return admission
 
     async def leave(
         self,
-        passage: Passage,
+        admission: MailAdmission,
         *,
         relay_verdict: Verdict,
         relay_cooldown: timedelta | None = None,
@@ -103,29 +105,29 @@ class Gates:
     ) -> None:
         """Return all permits; a cooldown closes the relay or a domain for everybody."""
         leave = partial(self._gate.leave, rules=self._rules)
-        if passage.relay_permit is not None:
-            await leave(passage.relay_permit, verdict=relay_verdict, cooldown=relay_cooldown)
-        for domain, permit in passage.domain_permits.items():
+        if admission.relay_permit is not None:
+            await leave(admission.relay_permit, verdict=relay_verdict, cooldown=relay_cooldown)
+        for domain, permit in admission.domain_permits.items():
             cooldown = (domain_cooldowns or {}).get(domain)
             await leave(permit, verdict="unknown", cooldown=cooldown)
 
-    async def _pass_closed(self, passage: Passage) -> None:
+    async def _pass_closed(self, admission: MailAdmission) -> None:
         """Enter the relay's breaker, and what a throttling reply has closed."""
-        entered = await self._gate.enter(f"mail relay {passage.relay}", self._rules)
+        entered = await self._gate.enter(f"mail relay {admission.relay}", self._rules)
         if isinstance(entered, Refusal):
-            passage.refuse(entered, "relay", passage.relay)
+            admission.refuse(entered, "relay", admission.relay)
             return
-        passage.relay_permit = entered
-        for domain in list(passage.domains):
+        admission.relay_permit = entered
+        for domain in list(admission.domains):
             entered = await self._gate.enter(f"mail domain {domain}", self._rules)
             if isinstance(entered, Refusal):
-                passage.refuse(entered, "domain", domain)
+                admission.refuse(entered, "domain", domain)
             else:
-                passage.domain_permits[domain] = entered
+                admission.domain_permits[domain] = entered
 
-    async def _pass_rates(self, passage: Passage) -> None:
+    async def _pass_rates(self, admission: MailAdmission) -> None:
         """Wait for an instant of all rates, without the domains that have none soon enough."""
-        while rates := _rates(passage):
+        while rates := _rates(admission):
             limits = [limit for limit, _, _ in rates]
             answer = await admit(
                 partial(self._gate.enter_all, limits),
@@ -135,29 +137,29 @@ class Gates:
             if not isinstance(answer, Refusal):
                 return
             _, scope, name = next(each for each in rates if each[0].key == answer.key)
-            passage.refuse(answer, scope, name)
+            admission.refuse(answer, scope, name)
 
-    async def _pass_quotas(self, passage: Passage) -> None:
-        for scope, name in passage.limited():
-            limit = passage.mail.limits.find(scope, name)
+    async def _pass_quotas(self, admission: MailAdmission) -> None:
+        for scope, name in admission.limited():
+            limit = admission.mail.limits.find(scope, name)
             if limit is None or not limit.has_quota:
                 continue
-            if scope == "domain" and name not in passage.domains:
+            if scope == "domain" and name not in admission.domains:
                 continue  # Its group has refused.
             wait = await self._pool.fetchval(TAKE_QUOTA, scope, name, limit.per_hour, limit.per_day)
             if wait is not None:
                 after = max(WAIT_MIN, timedelta(seconds=wait))
-                passage.refuse(Refusal(after, "rate_limited"), scope, name)
-                if not passage.domains:
+                admission.refuse(Refusal(after, "rate_limited"), scope, name)
+                if not admission.domains:
                     return
 
 
-def _rates(passage: Passage) -> list[tuple[Limit, LimitScope, str]]:
+def _rates(admission: MailAdmission) -> list[tuple[Limit, LimitScope, str]]:
     """Return the limits of the gate, none of which needs a return, and what each belongs to."""
     return [
         (Limit(key=f"mail rate {scope} {name}", rate=rate), scope, name)
-        for scope, name in passage.limited()
-        if (limit := passage.mail.limits.find(scope, name)) is not None
+        for scope, name in admission.limited()
+        if (limit := admission.mail.limits.find(scope, name)) is not None
         and (rate := limit.rate) is not None
     ]
 
