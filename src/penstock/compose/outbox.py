@@ -36,7 +36,7 @@ def build(resources: Resources, *, probe: Probe = pass_by) -> Runtime:
         listeners=_choose_listeners(resources.settings, resources.log),
         probe=probe,
     )
-    return replace(runtime, close=closes)
+    return runtime.built_on(closes)
 
 
 def make_archive() -> Archive:
@@ -47,8 +47,8 @@ def make_archive() -> Archive:
 
 def _choose_listeners(chosen: Settings, log: Logger) -> list[Announce]:
     """Return the listeners of outbox events: payments, and webhooks if this process runs them."""
-    hear, announce = make_listener(chosen, log=log), choose_announce(chosen)
-    return [hear] if announce is announce_nothing else [hear, announce]
+    listener, announce = make_listener(chosen, log=log), choose_announce(chosen)
+    return [listener] if announce is announce_nothing else [listener, announce]
 
 
 DOMAIN: Domain = replace(OUTBOX, build=build, commands=(outbox_group(make_archive),))

@@ -20,8 +20,9 @@ BY_CODE: dict[str, Any] = {"code_class": "terminal"}
 FOR_NOW: dict[str, Any] = {"code_class": "retryable"}
 WAS_PAID: dict[str, Any] = {"was_paid": True}
 NOBODY_KNOWS: dict[str, Any] = {"was_paid": None}
-TWICE: dict[str, Any] = {"tries": 2}
-MAY_BE_EARLIER: dict[str, Any] = {"may_be_earlier": True, "tries": 2}
+TWICE: dict[str, Any] = {"call_count": 2}
+MAY_BE_EARLIER: dict[str, Any] = {"may_be_earlier": True, "call_count": 2}
+MAY_BE_PAID: dict[str, Any] = {"may_be_paid": True}
 ONLY_REFUSED: dict[str, Any] = {"is_only_refused": True}
 
 # The status of the report, the states in the archive, where the item is, and what else is known.
@@ -33,12 +34,15 @@ RULES: list[tuple[ReportedStatus, set[str], Place, dict[str, Any], ReportStep]] 
     ("refused", {"UNKNOWN"}, "in_doubt", {}, "end_failed"),
     ("refused", {"UNKNOWN"}, "in_doubt", BY_CODE, "end_failed"),
     ("refused", {"UNKNOWN"}, "in_doubt", FOR_NOW, "wait"),
+    ("refused", {"UNKNOWN"}, "in_doubt", MAY_BE_EARLIER, "ask_person"),
+    ("returned", {"UNKNOWN"}, "in_doubt", MAY_BE_EARLIER, "ask_person"),
     ("paid", set(), "in_flight", {}, "wait"),
     ("refused", set(), "in_flight", {}, "wait"),
     ("refused", set(), "in_flight", FOR_NOW, "wait"),
     ("settled", set(), "waiting", {}, "wait"),
     ("refused", set(), "waiting", {}, "hold"),
     ("refused", {"RETRYABLE"}, "waiting", BY_CODE, "hold"),
+    ("refused", {"UNKNOWN"}, "waiting", MAY_BE_PAID, "hold_in_doubt"),
     ("refused", {"RETRYABLE"}, "waiting", FOR_NOW, "nothing"),
     ("paid", FAILED, "ended", {}, "paid_after_failure"),
     ("returned", FAILED, "ended", {}, "paid_after_failure"),
@@ -56,6 +60,7 @@ RULES: list[tuple[ReportedStatus, set[str], Place, dict[str, Any], ReportStep]] 
     ("refused", DISPATCHED, "ended", BY_CODE | WAS_PAID, "contradicted"),
     ("refused", DISPATCHED, "ended", NOBODY_KNOWS, "wait"),
     ("refused", FAILED | DISPATCHED, "ended", MAY_BE_EARLIER, "contradicted"),
+    ("returned", FAILED | DISPATCHED, "ended", MAY_BE_EARLIER, "contradicted"),
     # It has settled it.
     ("settled", SETTLED, "ended", {}, "nothing"),
     ("returned", SETTLED, "ended", {}, "returned"),

@@ -38,7 +38,11 @@ CLEAR = PastCalls(first_called_at=NOW - MINUTE, last_ended_at=NOW - MINUTE)
 
 
 NOT_VERIFIED = AskPerson("CANNOT_VERIFY", "the rail does not know it, which proves nothing there")
-REFUSED_BEFORE = msgspec.structs.replace(IN_DOUBT, has_refusals=True, refused_references=("r",))
+REFUSED_BEFORE = msgspec.structs.replace(
+    IN_DOUBT, call_count=2, referenced_count=1, refused_references=("r",)
+)
+# What became of the first call was found out, and not with which reference.
+CALLED_BEFORE = msgspec.structs.replace(IN_DOUBT, call_count=2)
 
 
 def late(
@@ -174,6 +178,16 @@ ANSWERED: dict[str, tuple[QueryResult, PastCalls, Finding]] = {
         RailAnswer(code="BUSY", reference="r-2"),
         REFUSED_BEFORE,
         MaySend("REFUSED"),
+    ),
+    "retryable, and may be an earlier call of which no reference is known": (
+        coded("BUSY"),
+        CALLED_BEFORE,
+        NOT_VERIFIED,
+    ),
+    "terminal, and may be an earlier call of which no reference is known": (
+        coded("REJECTED"),
+        CALLED_BEFORE,
+        NOT_VERIFIED,
     ),
     "paid, after an earlier call was refused": (
         coded("PAID"),

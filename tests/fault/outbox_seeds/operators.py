@@ -87,7 +87,7 @@ class Operator:
         standings = await read_standings(self.pool)
         heads = [each for each in standings if each.item_state in {"held", "dead"}]
         parked = {each.participant_id for each in standings if each.item_state == "parked"}
-        unknown = [each.outbox_id for each in heads if each.state == "UNKNOWN"]
+        unknown = [each for each in heads if each.state == "UNKNOWN"]
         others = [each for each in heads if each.state != "UNKNOWN"]
         suspended = await suspension.list_suspensions(self.pool)
         for each in suspended:
@@ -162,9 +162,9 @@ class Operator:
     async def _has_unknown(self) -> bool:
         return bool(await self._find_unknown())
 
-    async def _find_unknown(self) -> list[UUID]:
+    async def _find_unknown(self) -> list[Standing]:
         standings = await persist(lambda: read_standings(self.pool))
-        return [each.outbox_id for each in standings if each.state == "UNKNOWN"]
+        return [each for each in standings if each.state == "UNKNOWN"]
 
     async def _find_head(self, participant: str) -> Standing | None:
         standings = await persist(lambda: read_standings(self.pool))
@@ -196,13 +196,17 @@ class Operator:
         await self._try("release", lambda db: operate.release(
             db, outbox_id, archive=self.archive, who=WHO, reason=REASON))  # fmt: skip
 
-    async def _resolve(self, outbox_ids: Sequence[UUID]) -> None:
-        """Say what the ledger shows about unknown results: paid, refused, or never arrived."""
-        if not outbox_ids:
+    async def _resolve(self, unknown: Sequence[Standing]) -> None:
+        """Say what the ledger shows about unknown results: paid, refused, or never arrived.
+
+        Another operator may have had one sent again since: its new call may be booked later.
+        """
+        if not unknown:
             return
         await pause(FINAL_SECONDS)  # A slow request may still be booked.
         entries = {entry.outbox_id: entry for entry in read_ledger(self.ledger)}
-        for outbox_id in outbox_ids:
+        for each in unknown:
+            outbox_id, attempt = each.outbox_id, each.attempt_count
             decision = _decide(entries.get(str(outbox_id)))
             if decision.resolution == "again":
                 self.releases[outbox_id].append(monotonic())
@@ -210,7 +214,8 @@ class Operator:
             try:
                 with database_away():
                     async with self.pool.acquire() as db:
-                        await Resolver(archive=self.archive).resolve(db, outbox_id, decision)
+                        resolver = Resolver(archive=self.archive)
+                        await resolver.resolve(db, outbox_id, decision, attempt=attempt)
             except (DatabaseAway, *REFUSED) as refused:
                 self.refusals.append(f"{self._phase} resolve: {refused}")
             else:

@@ -21,7 +21,8 @@ SEAL_SECONDS = 20.0  # Sealing waits for transactions of processes that were kil
 
 INSTRUCTIONS: LiteralString = """
 SELECT i.outbox_id, i.instruction_id, i.idempotency_key, i.participant_id, i.sequence_id, i.item_id,
-    p.item_state, coalesce(p.state, 'GONE') AS state, coalesce(p.reason, '') AS reason,
+    p.attempt_count, p.item_state, coalesce(p.state, 'GONE') AS state,
+    coalesce(p.reason, '') AS reason,
     ARRAY(SELECT a.state FROM penstock.outbox_attempt AS a WHERE a.outbox_id = i.outbox_id
         ORDER BY a.created_at, a.attempt_id) AS archived,
     ARRAY(SELECT a.rail_code FROM penstock.outbox_attempt AS a
@@ -59,6 +60,7 @@ class Standing:
     participant_id: str
     sequence_id: int
     item_id: int
+    attempt_count: int | None
     item_state: str | None
     state: str
     reason: str

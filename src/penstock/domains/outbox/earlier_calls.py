@@ -75,8 +75,9 @@ class PastCalls(msgspec.Struct, frozen=True, kw_only=True):
     `doubts` are the tokens of attempts that may have paid, without those that were cleared;
     `first_doubt_at` is when the first of them was claimed.
     `left_for`: the code of an answer after which only a person decides, until one has done so.
-    `was_failed`: it ended as FAILED, and a person has released it. `has_refusals`: the rail has
-    refused a call, with one of `refused_references` if it gave one.
+    `was_failed`: it ended as FAILED, and a person has released it. `call_count` counts the calls
+    that the rail may have had; of `referenced_count` of them it is known that they were refused,
+    and with which of `refused_references`.
     """
 
     first_called_at: datetime | None = None
@@ -88,7 +89,8 @@ class PastCalls(msgspec.Struct, frozen=True, kw_only=True):
     paid: PaidRow | None = None
     left_for: PersonCode | None = None
     was_failed: bool = False
-    has_refusals: bool = False
+    call_count: int = 0
+    referenced_count: int = 0
     refused_references: Sequence[str] = ()
 
 
@@ -113,10 +115,15 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class MaySend:
-    """The instruction may be sent; a call that relies on its key, if it starts by `key_until`."""
+    """The instruction may be sent; a call that relies on its key, if it starts by `key_until`.
+
+    Code and reference are those of the refusal that clears the earlier call, if one does.
+    """
 
     clearance: Clearance
     key_until: datetime | None = field(default=None, compare=False)
+    rail_code: str | None = field(default=None, compare=False)
+    rail_reference: str | None = field(default=None, compare=False)
 
     @property
     def is_repeat(self) -> bool:
@@ -146,9 +153,7 @@ class AskPerson:
 
 Finding: TypeAlias = Paid | Refused | MaySend | AskAgain | AskPerson
 
-EARLIER_CALL = AskPerson(
-    "CANNOT_VERIFY", "the rail answers with a refusal that may be that of an earlier call"
-)
+EARLIER_CALL = AskPerson("CANNOT_VERIFY", "what the rail says may be about an earlier call")
 RAIL_CHANGED = AskPerson(
     "RAIL_CHANGED", "the rail was changed after the call, and what it promises now does not count"
 )
@@ -183,7 +188,11 @@ def find_known(past: PastCalls, *, rail: LoadedRail) -> Paid | Refused | MaySend
                 rail_reference=call.rail_reference,
                 message=call.error_message,
             )
-    return MaySend("REFUSED" if calls else "NOT_CALLED")
+    if not calls:
+        return MaySend("NOT_CALLED")
+    return MaySend(
+        "REFUSED", rail_code=calls[-1].rail_code, rail_reference=calls[-1].rail_reference
+    )
 
 
 def settles_later(rail: LoadedRail) -> bool:
@@ -259,10 +268,11 @@ def _find_from_code(
         return _ask_person("AMOUNT_MISMATCH")
     meaning = rail.classify(answer.code)
     match meaning:
-        case "terminal" | "retryable" if _is_of_earlier_call(answer, past, rail):
+        case "terminal" | "retryable" if _may_be_earlier(answer, past, rail):
             if answer.reference is None:
                 return EARLIER_CALL
-            # It knows of no later call: as if it had not found the one in doubt.
+            # A rail answers about the last call that it knows, if none was paid: as if it had not
+            # found the one in doubt.
             return _find_from_absence(past, rail=rail, now=now)
         case "paid" | "pending":
             is_pending = meaning == "pending" or rail.rail.properties.is_asynchronous
@@ -275,28 +285,50 @@ def _find_from_code(
         case "terminal":
             # The same refusal does not end an instruction again that a person has released.
             if past.was_failed and not past.doubts:
-                return MaySend("REFUSED")
+                return _may_send_refused(answer)
             return Refused(
                 rail_code=answer.code, rail_reference=answer.reference, message=answer.message
             )
         case "retryable":
-            return MaySend("REFUSED")
+            return _may_send_refused(answer)
         case "unknown":
             return AskAgain(reason=f"the query was answered with {answer.code}")
         case _:
             assert_never(meaning)
 
 
-def _is_of_earlier_call(answer: RailAnswer, past: PastCalls, rail: LoadedRail) -> bool:
-    """Return whether a refusal may be that of an earlier call than the one in doubt.
+def _may_send_refused(answer: RailAnswer) -> MaySend:
+    return MaySend("REFUSED", rail_code=answer.code, rail_reference=answer.reference)
 
-    A rail that ignores keys has several calls under one key, and may answer about any of them.
+
+def _may_be_earlier(answer: RailAnswer, past: PastCalls, rail: LoadedRail) -> bool:
+    """Return whether a refusal may be that of an earlier call than the one in doubt."""
+    if not past.doubts or not rail.rail.properties.ignores_keys:
+        return False
+    return may_be_of_earlier_call(
+        answer.reference,
+        call_count=past.call_count,
+        referenced_count=past.referenced_count,
+        refused_references=past.refused_references,
+    )
+
+
+def may_be_of_earlier_call(
+    reference: str | None,
+    *,
+    call_count: int,
+    referenced_count: int,
+    refused_references: Sequence[str],
+) -> bool:
+    """Return whether a refusal or a return may be that of another call than the last one.
+
+    On a rail that ignores keys, each call is a payment with a reference of its own. A reference
+    tells which call is meant only if those of all earlier ones are known.
     """
-    if not past.doubts or not past.has_refusals:
+    if call_count <= 1:
         return False
-    if rail.rail.properties.key_valid_for is not None:
-        return False
-    return answer.reference is None or answer.reference in past.refused_references
+    has_unknown_references = referenced_count < call_count - 1
+    return reference is None or reference in refused_references or has_unknown_references
 
 
 def _find_from_absence(past: PastCalls, *, rail: LoadedRail, now: datetime) -> Finding:

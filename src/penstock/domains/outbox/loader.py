@@ -131,6 +131,7 @@ def _to_past(row: Row) -> PastCalls:
         paid=_paid.decode(row["paid"]) if row["paid"] is not None else None,
         left_for=row["left_for"],
         was_failed=bool(row["was_failed"]),
-        has_refusals=bool(row["has_refusals"]),
+        call_count=row["call_count"] or 0,
+        referenced_count=row["referenced_count"] or 0,
         refused_references=row["refused_references"] or (),
     )

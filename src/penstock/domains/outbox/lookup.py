@@ -108,7 +108,7 @@ async def move_lookup(
 
 
 async def defer_lookup(db: Queries, item_id: int, *, now: datetime | None = None) -> None:
-    """Ask nothing about a released instruction for DEFER_FOR, and keep how often was asked."""
+    """Ask nothing about a released instruction for DEFER_FOR, and count the release."""
     await db.execute(DEFER_LOOKUP, item_id, DEFER_FOR, now)
 
 

@@ -95,8 +95,7 @@ class Send:
         if isinstance(loaded, OutboxRef):
             return _failed("GONE", "the instruction is gone")
         if loaded.rail is None:
-            reason = f"{NO_RAIL}{loaded.instruction.rail_type} in this process"
-            return Snooze(NO_RAIL_WAIT, reason)
+            return _without_rail(loaded.instruction, loaded.past)
         invalid = self.validate(loaded.instruction, loaded.rail)
         if invalid is not None:
             return _failed("INVALID", invalid, loaded.past)
@@ -272,6 +271,14 @@ class Send:
                 reason=outcome.reason,
             )
         return outcome
+
+
+def _without_rail(instruction: Instruction, past: PastCalls | None) -> Outcome:
+    """Wait for the rail; what may have been paid does not wait like any other, it stays unknown."""
+    reason = f"{NO_RAIL}{instruction.rail_type} in this process"
+    if past is not None and past.doubts:
+        return _unknown("NO_RAIL", reason)
+    return Snooze(NO_RAIL_WAIT, reason)
 
 
 def _full(rail: LoadedRail) -> Snooze:

@@ -19,6 +19,7 @@ from penstock.domains.outbox.audit.retain import (
 from penstock.domains.outbox.audit.verify import read_head, verify
 from penstock.domains.outbox.inspect import read_story
 from penstock.domains.outbox.lanes import LANE, POLICY
+from penstock.domains.outbox.reconcile.results import LOCK_RESULTS
 from penstock.kernel.lane import create_lane
 from penstock.postgres.pool import Pool
 from tests.domains.outbox.audit.archived import add, found, seal_all, tamper, verified
@@ -71,6 +72,22 @@ async def test_rows_that_came_before_their_month_was_opened_move_into_it(db: Poo
     assert {row["relname"] for row in rows} == {"outbox_attempt_203001", "outbox_attempt_203002"}
     assert len(rows) == len(ids)
     assert (await verified(db)).faults == []
+
+
+async def test_a_failure_that_moves_into_its_month_suspends_nobody_again(db: Pool) -> None:
+    """Its participant was resumed since it failed."""
+    (failed,) = await add(db, 1, at=JAN)
+    await tamper(
+        db, ["UPDATE penstock.outbox_attempt SET state = 'FAILED' WHERE attempt_id = $1"], failed
+    )
+    await db.execute(
+        "INSERT INTO penstock.outbox_failure_policy (scope, name, policy)"
+        " VALUES ('all', '*', 'suspend')"
+    )
+
+    await open_months(db, now=JAN)
+
+    assert await db.fetchval("SELECT count(*) FROM penstock.outbox_suspension") == 0
 
 
 REFUSED: dict[str, LiteralString] = {
@@ -359,3 +376,24 @@ async def test_a_dropped_month_must_be_expected(db: Pool) -> None:
     assert [(each.month, each.rows, each.seal_no) for each in alone.dropped] == [(JANUARY, 3, 2)]
     assert alone.faults == expected.faults == []
     assert [(each.fault, each.seal_no) for each in compared.faults] == [("seal", 2)]
+
+
+async def test_a_refusal_after_the_archive_was_dropped_does_not_return_a_payment(db: Pool) -> None:
+    """As RETURNED, what was paid in a dropped month could be sent under another key."""
+    await open_months(db, now=JAN)
+    (paid,) = await add(db, 1, at=JAN)
+    outbox_id = (await db.fetchrow(OF_ATTEMPT, paid) or [])[0]
+    await seal_all(db)
+    assert await drop_month(db, JANUARY) == 1
+    await db.execute(
+        "INSERT INTO penstock.outbox_result"
+        " (outbox_id, status, occurred_at, received_at, due_at, attempt)"
+        " VALUES ($1, 'refused', now(), now(), now(), 1)",
+        outbox_id,
+    )
+
+    row = await db.fetchrow(LOCK_RESULTS, outbox_id)
+
+    assert row is not None
+    assert row["states"] == ["DISPATCHED"]
+    assert row["dispatched_codes"] == [None], "paid, whatever its code was"

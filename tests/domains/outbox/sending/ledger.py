@@ -52,7 +52,7 @@ class Ledger:
     orders: list[str] = field(default_factory=list[str])
     bookings: list[str] = field(default_factory=list[str])
     statuses: dict[str, str] = field(default_factory=dict[str, str])
-    references: dict[str, str] = field(default_factory=dict[str, str])
+    references: dict[str, str | None] = field(default_factory=dict[str, str | None])
     calls: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     amount: str | None = None  # Replaces the amount in answers.
     is_silent: bool = False  # Queries get no answer.

@@ -1,6 +1,7 @@
 """Instructions that may have been paid: what the rail, a late result and the clock decide."""
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -54,9 +55,9 @@ class ReadRails:
 
 
 async def settle_late(outbox: Outbox, token: int, outcome: Outcome) -> None:
-    """Return as a worker that comes back after its lease has expired."""
+    """Return as a worker that comes back after the lease of the only item has expired."""
     async with outbox.app.pool.acquire() as db, db.transaction():
-        item_id = await db.fetchval("SELECT id FROM penstock.held")
+        item_id = await db.fetchval("SELECT item_id FROM penstock.outbox_instruction")
         claimed = Claimed(
             id=ItemId(item_id),
             due_at=outbox.clock.now(),
@@ -597,3 +598,43 @@ async def test_a_report_is_dated_by_the_clock_of_the_database(dsn: str, ledger: 
         }  # fmt: skip
         due_at = await outbox.app.pool.fetchval("SELECT due_at FROM penstock.outbox_result")
         assert due_at < datetime.now(UTC) + timedelta(minutes=5)
+
+
+async def test_settlements_do_not_delay_the_question_about_a_doubt(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """A rail that settles in days has thousands of open payments, all due for a question."""
+    ledger.orders += ["lose"]
+    await outbox.send()
+    await outbox.run()
+    await outbox.app.pool.execute(
+        "INSERT INTO penstock.outbox_lookup (item_id, attempt, rail_type, purpose, due_at, since)"
+        " SELECT n, 1, 'loopback', 'settlement', $1, $1 FROM generate_series(1, 10) AS n",
+        outbox.clock.now() - DAY,
+    )
+    async with outbox.app.pool.acquire() as db:
+        await find_unknown(db, limit=10, now=outbox.clock.now())
+
+        taken = await claim_lookups(db, per_rail=5, claim=DAY, now=outbox.clock.now())
+
+    assert Counter(each.purpose for each in taken) == {"unknown": 1, "settlement": 5}
+
+
+async def test_a_second_doubt_is_asked_about_as_soon_as_the_first(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """The rail was silent for an hour in the first; only a repeat in vain makes the wait longer."""
+    ledger.orders += ["drop", "lose"]
+    ledger.is_silent = True
+    outbox_id = await outbox.send()
+    await outbox.run()
+    for _ in range(15):
+        await outbox.reconcile(minutes=6)
+    ledger.is_silent = False
+    await outbox.reconcile(minutes=6)
+    await outbox.run()
+
+    await outbox.reconcile(seconds=1)
+    await outbox.reconcile(seconds=10)
+
+    assert (await outbox.states(outbox_id))[-1] == "DISPATCHED"

@@ -6,12 +6,15 @@ from uuid import UUID, uuid4
 
 import pytest
 from httpx import Response
+from structlog.testing import capture_logs
 
+from penstock.domains.outbox.ending import RailEnding
 from penstock.domains.outbox.reconcile.resolve import Decision, UnknownFilter, list_unknown
 from penstock.domains.outbox.verdict import Stop
-from penstock.kernel.item import Hold
+from penstock.kernel.item import Done, Hold
 from tests.domains.outbox.sending.ledger import Ledger, loaded
 from tests.domains.outbox.sending.scene import Outbox
+from tests.domains.outbox.sending.test_reconcile import settle_late
 
 OTHER = {"participant": "p2"}
 
@@ -25,6 +28,11 @@ async def doubtful(outbox: Outbox, ledger: Ledger, name: str = "i1", **more: str
     assert await outbox.item_state(outbox_id) == "held"
     outbox.clock.advance(timedelta(seconds=1))
     return outbox_id
+
+
+async def resolve(outbox: Outbox, outbox_id: UUID, **body: Any) -> Response:
+    """Decide by hand about one instruction."""
+    return await outbox.client.post(f"/outbox/instructions/{outbox_id}/resolve", json=body)
 
 
 async def audited(outbox: Outbox) -> list[tuple[str, str]]:
@@ -238,3 +246,92 @@ async def test_a_lost_attempt_is_archived_before_the_decision_about_it(
     )
 
     assert await outbox.states(outbox_id) == ["UNKNOWN", "FAILED"]
+
+
+async def late_payment(outbox: Outbox, token: int) -> None:
+    """Settle as the worker that has paid, after its lease."""
+    ending = RailEnding(state="DISPATCHED", called=True, rail_code="PAID", rail_reference="r9")
+    await settle_late(outbox, token, Done(ending))
+
+
+async def test_a_payment_that_a_worker_reports_after_a_person_has_failed_it_is_seen(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """The call took longer than its lease. Under another key it would have been paid twice."""
+    outbox.rails.rail = loaded(ledger.port)
+    outbox_id = await outbox.send()
+    token = await outbox.lose()
+    await outbox.sweep(seconds=65)
+    decision = Decision(resolution="failed", who="ann", reason="not in the bank's list")
+    async with outbox.app.pool.acquire() as db:
+        await outbox.reconciler.resolver.resolve(db, outbox_id, decision, now=outbox.clock.now())
+    has_failed = "SELECT penstock.outbox_has_failed($1)"
+    assert await outbox.app.pool.fetchval(has_failed, outbox_id)
+
+    await late_payment(outbox, token)
+    may_be_repeated = await outbox.app.pool.fetchval(has_failed, outbox_id)
+    with capture_logs() as lines:
+        await outbox.reconcile(seconds=1)
+        await outbox.reconcile(seconds=1)
+
+    assert not may_be_repeated
+    assert await outbox.states(outbox_id) == ["UNKNOWN", "FAILED", "DISPATCHED"]
+    assert (await outbox.rows(outbox_id))[-1]["rail_reference"] == "r9"
+    contradicted = [line for line in lines if line["event"] == "instruction.failure_contradicted"]
+    assert len(contradicted) == 1
+
+
+@pytest.mark.parametrize("resolution", ["failed", "again"])
+async def test_what_a_worker_has_paid_cannot_be_resolved_as_not_paid(
+    outbox: Outbox, ledger: Ledger, resolution: str
+) -> None:
+    outbox.rails.rail = loaded(ledger.port)
+    outbox_id = await outbox.send()
+    token = await outbox.lose()
+    await outbox.sweep(seconds=65)
+    await late_payment(outbox, token)
+
+    response = await resolve(outbox, outbox_id, resolution=resolution, reason="not in the list")
+
+    assert response.status_code == 409
+    assert "was paid" in response.json()["detail"]
+    assert await outbox.item_state(outbox_id) == "held"
+
+
+async def test_the_last_check_sees_that_another_worker_has_paid(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """Its result came after the next attempt was loaded, and before its call."""
+    outbox.rails.rail = loaded(ledger.port)
+    outbox_id = await outbox.send()
+    token = await outbox.lose()
+    await outbox.sweep(seconds=65)
+    await resolve(outbox, outbox_id, resolution="again", reason="not in the bank's list")
+    outbox.control.meanwhile = lambda: late_payment(outbox, token)
+
+    await outbox.run()
+    outbox.control.meanwhile = None
+    await outbox.run_after(minutes=1)
+
+    assert ledger.count("send") == 0
+    assert (await outbox.states(outbox_id))[-1] == "DISPATCHED"
+
+
+async def test_a_decision_about_an_attempt_does_not_decide_about_a_later_one(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """Two operators looked at the first attempt; the second one's decision would pay twice."""
+    outbox.rails.rail = loaded(ledger.port)
+    ledger.orders += ["drop", "lose"]
+    outbox_id = await outbox.send()
+    await outbox.run()
+    again: dict[str, Any] = {"resolution": "again", "reason": "not in the list", "attempt": 1}
+    first = await resolve(outbox, outbox_id, **again)
+    await outbox.run()
+
+    second = await resolve(outbox, outbox_id, **again)
+
+    assert first.status_code == 200
+    assert second.status_code == 409
+    assert "was tried again" in second.json()["detail"]
+    assert await outbox.item_state(outbox_id) == "held"

@@ -29,6 +29,11 @@ from penstock.domains.outbox.reconcile.resolve import (
 )
 @click.option("--reason", required=True, help="Why; kept in the archive and the audit.")
 @click.option("--reference", help="With --as paid: the reference of the rail.")
+@click.option(
+    "--attempt",
+    type=click.IntRange(min=1),
+    help="The attempt that you looked at; refused if there is a later one.",
+)
 @click.option("--all", "is_all", is_flag=True, help="Instead of an ID: all in doubt that match.")
 @click.option("--rail", "rail_type", help="With --all: only those of this rail.")
 @click.option("--participant", help="With --all: only those of this participant.")
@@ -45,6 +50,7 @@ def resolve(  # noqa: PLR0913  One argument per option.
     resolution: InstructionResolution,
     reason: str,
     reference: str | None,
+    attempt: int | None,
     is_all: bool,
     rail_type: str | None,
     participant: str | None,
@@ -62,9 +68,11 @@ def resolve(  # noqa: PLR0913  One argument per option.
     if outbox_id is not None:
         if dry_run or rail_type or participant or before:
             raise click.UsageError("--dry-run and the filters are only for --all")
-        ask(data_dir, lambda db: resolver.resolve(db, outbox_id, decision))
+        ask(data_dir, lambda db: resolver.resolve(db, outbox_id, decision, attempt=attempt))
         print_record({"outbox_id": outbox_id, "resolution": resolution}, as_json=as_json)
         return
+    if attempt is not None:
+        raise click.UsageError("--attempt is only for an ID")
     only = UnknownFilter(
         rail_type=rail_type,
         participant_id=participant,

@@ -16,8 +16,9 @@ LOCK_INSTRUCTION = statement(__package__, "lock_instruction.sql")
 class InstructionFacts:
     """`may_be_paid`: an earlier attempt may have paid it, and nothing has shown that none did.
 
-    `needs_approval`: its amount is above the threshold. `is_skipped`: an operator passed it over.
-    `is_sent_again`: its producer has sent it under another key.
+    `is_returned`: it was paid and has come back. `needs_approval`: its amount is above the
+    threshold. `is_skipped`: an operator passed it over. `is_sent_again`: its producer has sent it
+    under another key.
     """
 
     outbox_id: UUID
@@ -27,6 +28,7 @@ class InstructionFacts:
     sequence_id: int
     created_by: str
     is_paid: bool
+    is_returned: bool
     may_be_paid: bool
     needs_approval: bool
     is_skipped: bool

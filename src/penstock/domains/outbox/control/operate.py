@@ -22,6 +22,9 @@ RELEASED = "RELEASED"  # The error_code of a failed instruction that is tried ag
 SKIPPED = "SKIPPED"
 HELD_BY_OPERATOR = "held: "
 LOST_MAX = 1_000  # Lost attempts that are archived before a release.
+RETURNED = (
+    "was returned; penstock outbox skip lets the next one leave, and another key sends it again"
+)
 PAID = "was paid; penstock outbox release ends it as dispatched, without another call"
 
 
@@ -54,7 +57,7 @@ async def release(
 
     What was sent before is looked up at the rail first. What still awaits an approval, or whose
     participant is suspended, is held again. Raises StateConflict, or DecisionRefused for a
-    failed instruction that was skipped, or sent again under another key.
+    failed instruction that was returned or skipped, or sent again under another key.
     """
     operate.check_decision(who=who, reason=reason)
     async with db.transaction():
@@ -89,6 +92,8 @@ async def _release_failed(
     """
     if facts.is_sent_again and not facts.is_paid:
         raise DecisionRefused(str(facts.outbox_id), "was sent again under another key")
+    if facts.is_returned:
+        raise DecisionRefused(str(facts.outbox_id), RETURNED)
     if facts.is_skipped:
         raise DecisionRefused(str(facts.outbox_id), "was skipped: later ones have left")
     await archive.write(

@@ -1,7 +1,7 @@
 -- Return whether an instruction has ended without a payment, so that its instruction_id may be sent
 -- under another key: it was returned, or it failed and nobody has tried it again since. The order of
 -- rows decides nothing about a payment: a transaction that began before another may write after it. A
--- report of a payment that is not applied yet counts as one that is.
+-- report of a payment that is not applied yet counts as one that is, and so does a worker's late result.
 CREATE OR REPLACE FUNCTION penstock.outbox_has_failed(of_outbox uuid) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT CASE
@@ -11,6 +11,7 @@ LANGUAGE sql STABLE AS $$
         ) THEN false
         WHEN 'RETURNED' = ANY (known.states) THEN NOT known.is_contradicted
         WHEN known.states && ARRAY['DISPATCHED', 'SETTLED'] THEN false
+        WHEN penstock.outbox_is_paid_late(of_outbox) THEN false
         WHEN known.state = 'FAILED' THEN
             EXISTS (SELECT FROM penstock.dead WHERE dead.id = instruction.item_id)
         ELSE false

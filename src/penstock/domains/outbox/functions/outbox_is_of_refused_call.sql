@@ -7,7 +7,7 @@ LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
         SELECT FROM penstock.outbox_attempt AS refused
         WHERE refused.outbox_id = of_outbox AND refused.rail_reference = reference
-            AND refused.state IN ('FAILED', 'RETRYABLE')
+            AND refused.state IN ('FAILED', 'RETRYABLE', 'ZOMBIE_REQUEUE')
             AND (
                 EXISTS (
                     SELECT FROM penstock.outbox_attempt AS later

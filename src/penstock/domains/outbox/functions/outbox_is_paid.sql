@@ -1,5 +1,5 @@
--- Return whether an instruction was paid, as the archive or a report of its rail says. One that was
--- returned is not, unless it was settled after that.
+-- Return whether an instruction was paid, as the archive, a report of its rail or a worker's late result
+-- says. One that was returned is not, unless it was settled after that.
 CREATE OR REPLACE FUNCTION penstock.outbox_is_paid(of_outbox uuid) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT CASE
@@ -8,7 +8,7 @@ LANGUAGE sql STABLE AS $$
         ELSE EXISTS (
             SELECT FROM penstock.outbox_result AS r
             WHERE r.outbox_id = of_outbox AND r.status IN ('paid', 'settled')
-        )
+        ) OR penstock.outbox_is_paid_late(of_outbox)
     END
     FROM penstock.outbox_last_states(ARRAY[of_outbox]) AS known
 $$;

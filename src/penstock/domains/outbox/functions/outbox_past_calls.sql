@@ -1,23 +1,15 @@
 -- Return what the earlier attempts of an instruction leave open: the one definition of "may have been
 -- paid". `was_sent`: a rail was called, or may have been. `may_be_paid`: an attempt was lost, or was
 -- held as unknown, and nothing has shown since that it was not paid, whatever else came after it.
--- An attempt is cleared by a later row of the archive that says so, and by a later call with a clear
--- refusal: such a call is only made, or only recorded as refused, if no earlier one is in doubt.
--- RELEASED and SAME_KEY prove nothing: the instruction is tried again in spite of the doubt.
 CREATE OR REPLACE FUNCTION penstock.outbox_past_calls(of_outbox uuid, of_item bigint)
 RETURNS TABLE (was_sent boolean, may_be_paid boolean)
 LANGUAGE sql STABLE AS $$
     SELECT archived.was_sent OR coalesce(tried.was_sent, false),
-        coalesce(archived.last_unknown > coalesce(archived.last_cleared, 0), false)
-            OR coalesce(tried.last_doubt > coalesce(archived.last_cleared, 0), false)
+        coalesce(archived.last_unknown > cleared.last, false)
+            OR coalesce(tried.last_doubt > cleared.last, false)
     FROM (
         SELECT count(*) > 0 AS was_sent,
-            max(a.attempt_no) FILTER (WHERE a.state = 'UNKNOWN') AS last_unknown,
-            max(a.attempt_no) FILTER (WHERE a.state = 'RETRYABLE'
-                OR (a.state = 'ZOMBIE_REQUEUE' AND a.error_code NOT IN ('SAME_KEY', 'RELEASED'))
-                OR (a.state = 'FAILED'
-                    AND a.error_code IN ('NOT_PAID', 'TERMINAL', 'RETRYABLE', 'NOT_SENT')))
-                AS last_cleared
+            max(a.attempt_no) FILTER (WHERE a.state = 'UNKNOWN') AS last_unknown
         FROM penstock.outbox_attempt AS a
         WHERE a.outbox_id = of_outbox
     ) AS archived
@@ -31,4 +23,5 @@ LANGUAGE sql STABLE AS $$
             WHERE item_id = of_item
         ) AS t
     ) AS tried
+    CROSS JOIN (SELECT coalesce(penstock.outbox_last_cleared(of_outbox), 0) AS last) AS cleared
 $$;

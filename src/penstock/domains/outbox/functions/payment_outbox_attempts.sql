@@ -1,5 +1,6 @@
 -- What was tried, under the table name and the columns of the outbox that this replaces. A claim shows
--- as a DISPATCHING row at once and for ever, and its ending as another row. Endings are rows of
+-- as a DISPATCHING row at once, and its ending as another row; a claim that ended without a call and
+-- without an archived ending shows no more. Endings are rows of
 -- outbox_attempt; DISPATCHING rows are derived from them, from the leases, and from attempts whose worker
 -- died and that are not decided yet.
 CREATE OR REPLACE VIEW penstock.payment_outbox_attempts AS

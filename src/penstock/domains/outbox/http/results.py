@@ -54,7 +54,7 @@ class ResultApi:
         )
         outbox_id = call.parameters.outbox_id
         async with call.connection() as db:
-            await self.resolver.resolve(db, outbox_id, decision)
+            await self.resolver.resolve(db, outbox_id, decision, attempt=given.attempt)
         return wire.ResolvedInstruction(outbox_id=outbox_id, resolution=given.resolution)
 
     async def resolve_many(

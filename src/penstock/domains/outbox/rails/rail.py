@@ -37,7 +37,8 @@ class RailProperties:
 
     `key_valid_for`: how long a repeated idempotency key is recognised; None if keys are ignored.
     `not_found_is_final_after`: how long after a send an answer "not found" proves that the
-    instruction never arrived; None if it never proves it. `can_query`: whether `query` works.
+    instruction never arrived; None if it never proves it. `can_query`: whether `query` works; if a
+    rail ignores keys, it answers about the call that was paid, and else about the last one.
     `is_asynchronous`: an accepted instruction is settled or returned later. `keeps_order`: executes
     in the order of arrival.
     """
@@ -47,6 +48,11 @@ class RailProperties:
     can_query: bool = False
     is_asynchronous: bool = False
     keeps_order: bool = False
+
+    @property
+    def ignores_keys(self) -> bool:
+        """Whether two calls with one key are two payments."""
+        return self.key_valid_for is None
 
 
 class RailAnswer(msgspec.Struct, frozen=True, kw_only=True):

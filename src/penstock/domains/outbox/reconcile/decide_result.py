@@ -17,15 +17,19 @@ Place = Literal["in_doubt", "in_flight", "waiting", "ended"]
 ReportedClass = Literal["paid", "terminal", "retryable"]
 
 # `wait`: try again later. `nothing`: it is known, or changes nothing. `end_paid`, `end_failed`: end
-# an instruction in doubt. `hold`: leave a waiting one to a person. `paid_after_failure`: archive
-# that a failed one was paid. `settled`, `returned`: archive that. `settled_after_refusal`: that
-# too, although a refusal was archived. `contradicted`: only log it.
+# an instruction in doubt. `ask_person`: it may be about another call, so it decides nothing about
+# the one in doubt. `hold`: leave a waiting one to a person. `hold_in_doubt`: hold a waiting one
+# whose earlier call is in doubt. `paid_after_failure`: archive that a failed one was paid.
+# `settled`, `returned`: archive that. `settled_after_refusal`: that too, although a refusal was
+# archived. `contradicted`: only log it.
 ReportStep = Literal[
     "wait",
     "nothing",
     "end_paid",
     "end_failed",
+    "ask_person",
     "hold",
+    "hold_in_doubt",
     "paid_after_failure",
     "settled",
     "returned",
@@ -33,8 +37,8 @@ ReportStep = Literal[
     "contradicted",
 ]
 
-# After these the instruction is dispatched, and the same report is decided about once more.
-DISPATCHING_STEPS: AbstractSet[ReportStep] = {"end_paid", "paid_after_failure"}
+# After these the instruction is dispatched or in doubt, and the same report is decided once more.
+FIRST_STEPS: AbstractSet[ReportStep] = {"end_paid", "paid_after_failure", "hold_in_doubt"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +46,10 @@ class Reported:
     """A report, and what is known about its instruction.
 
     `states` are those in the archive. `was_paid`: the rail has paid it, and not only accepted it;
-    None if this process cannot know. `tries` counts the attempts in the archive. `is_only_refused`:
-    no report says that it was returned, and one that it was refused. `may_be_earlier`: a refusal
-    that may be that of an earlier call than the one that was accepted.
+    None if this process cannot know. `may_be_paid`: an earlier call is in doubt. `call_count`
+    counts the calls that the rail may have had. `is_only_refused`: no report says that it was
+    returned, and one that it was refused. `may_be_earlier`: a refusal or return that may be that
+    of an earlier call than the one that was accepted or is in doubt.
     """
 
     status: ReportedStatus
@@ -52,7 +57,8 @@ class Reported:
     place: Place
     was_paid: bool | None = False
     code_class: ReportedClass | None = None
-    tries: int = 1
+    may_be_paid: bool = False
+    call_count: int = 1
     is_only_refused: bool = False
     may_be_earlier: bool = False
 
@@ -67,7 +73,7 @@ def decide(report: Reported) -> ReportStep:
 def _pay(report: Reported) -> ReportStep:
     match report.place:
         case "in_doubt":
-            return "end_paid"
+            return "ask_person" if report.may_be_earlier else "end_paid"
         case "ended":
             return "paid_after_failure"
         case "in_flight" | "waiting":
@@ -82,13 +88,13 @@ def _refuse(report: Reported) -> ReportStep:
         return "wait" if report.place in {"in_doubt", "in_flight"} else "nothing"
     match report.place:
         case "in_doubt":
-            return "end_failed"
+            return "ask_person" if report.may_be_earlier else "end_failed"
         case "ended":
             return "nothing"
         case "in_flight":
             return "wait"
         case "waiting":
-            return "hold"
+            return "hold_in_doubt" if report.may_be_paid else "hold"
 
 
 def _refuse_dispatched(report: Reported) -> ReportStep:
@@ -103,7 +109,7 @@ def _refuse_dispatched(report: Reported) -> ReportStep:
     if "SETTLED" in report.states:
         # What a rail has settled it cannot refuse any more: by its code, this is a return. With
         # several calls it may be the refusal of another one.
-        is_return = report.code_class is not None and report.tries <= 1
+        is_return = report.code_class is not None and report.call_count <= 1
         return "returned" if is_return else "contradicted"
     if report.was_paid is None:
         return "wait"
@@ -117,6 +123,6 @@ def _settle(report: Reported) -> ReportStep:
                 return "settled"
             return "settled_after_refusal" if report.is_only_refused else "nothing"
         case "returned" if "RETURNED" not in report.states:
-            return "returned"
+            return "contradicted" if report.may_be_earlier else "returned"
         case _:
             return "nothing"

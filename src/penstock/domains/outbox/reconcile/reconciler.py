@@ -237,7 +237,7 @@ class Reconciler:
             case MaySend(clearance):
                 reason = CLEARANCES[clearance]
                 is_changed = await self.resolver.release(
-                    db, item_id, clearance, who=WHO, reason=reason, attempt=attempt, now=now
+                    db, item_id, finding, who=WHO, reason=reason, attempt=attempt, now=now
                 )
             case _:
                 assert_never(finding)

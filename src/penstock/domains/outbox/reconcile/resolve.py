@@ -6,14 +6,14 @@ Each decision, its row in the archive and its entry in the audit are one transac
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 from uuid import UUID
 
 from penstock.base.errors import InvalidInput
 from penstock.domains.outbox.audit.archive import Archive
-from penstock.domains.outbox.earlier_calls import Clearance, Paid, Refused
+from penstock.domains.outbox.earlier_calls import MaySend, Paid, Refused
 from penstock.domains.outbox.ending import RailEnding
-from penstock.domains.outbox.errors import UnknownInstruction
+from penstock.domains.outbox.errors import DecisionRefused, UnknownInstruction
 from penstock.domains.outbox.lanes import OWNER
 from penstock.domains.outbox.lookup import (
     await_settlement,
@@ -36,6 +36,9 @@ COUNT_UNKNOWN = statement(__package__, "count_unknown.sql")
 PAGE_ITEMS = 500  # One transaction of about a second.
 LOST_MAX = 1_000  # Lost attempts that are archived before a decision by hand.
 REFERENCE_LENGTH_MAX = 255
+NOT_PAID: Final = "NOT_PAID"  # The error_code of what a person says was not paid.
+TRIED_AGAIN = "was tried again since that attempt; look at the last one before you decide"
+PAID = "was paid; it is ended as dispatched within seconds"
 NOT_IN_DOUBT = "it is not in doubt; penstock outbox release tries a failed or held one again"
 
 # `paid`: it left, with the rail's reference. `failed`: it did not leave, and will not. `again`: it
@@ -94,7 +97,8 @@ class Resolver:
     """Ends or releases held instructions that may have been paid, and archives why.
 
     Each verb needs an open transaction. `attempt` is the one that was looked at; a verb returns
-    False, and changes nothing, if the instruction is no longer held after it.
+    False, and changes nothing, if the instruction is no longer held after it. `end_failed` and
+    `release` also return False for an instruction that is known to be paid by now.
     """
 
     archive: Archive
@@ -152,7 +156,7 @@ class Resolver:
         now: datetime | None = None,
     ) -> bool:
         """End an instruction as failed; as the dead head it blocks its participant."""
-        found = await self._lock(db, item_id, attempt)
+        found = await self._lock(db, item_id, attempt, refuses_paid=True)
         if found is None:
             return False
         outbox_id, attempt = found
@@ -178,15 +182,18 @@ class Resolver:
         self,
         db: Connection,
         item_id: int,
-        clearance: Clearance | Literal["NOT_PAID"],
+        cleared: MaySend | None,
         *,
         who: str,
         reason: str,
         attempt: int | None = None,
         now: datetime | None = None,
     ) -> bool:
-        """Have an instruction tried again; the handler asks the rail before it sends."""
-        found = await self._lock(db, item_id, attempt)
+        """Have an instruction tried again; the handler asks the rail before it sends.
+
+        `cleared` is what allows it; None if a person says that it was not paid.
+        """
+        found = await self._lock(db, item_id, attempt, refuses_paid=True)
         if found is None:
             return False
         outbox_id, attempt = found
@@ -196,7 +203,9 @@ class Resolver:
             outbox_id,
             "ZOMBIE_REQUEUE",
             who=who,
-            error_code=clearance,
+            rail_code=None if cleared is None else cleared.rail_code,
+            rail_reference=None if cleared is None else cleared.rail_reference,
+            error_code=NOT_PAID if cleared is None else cleared.clearance,
             error_message=reason,
             at=now,
             attempt_no=attempt,
@@ -232,28 +241,40 @@ class Resolver:
                     refused,
                     who=who,
                     reason=reason,
-                    error_code="NOT_PAID",
+                    error_code=NOT_PAID,
                     attempt=attempt,
                     now=now,
                 )
             case "again":
                 return await self.release(
-                    db, item_id, "NOT_PAID", who=who, reason=reason, attempt=attempt, now=now
+                    db, item_id, None, who=who, reason=reason, attempt=attempt, now=now
                 )
 
     async def resolve(
-        self, db: Connection, outbox_id: UUID, decision: Decision, *, now: datetime | None = None
+        self,
+        db: Connection,
+        outbox_id: UUID,
+        decision: Decision,
+        *,
+        attempt: int | None = None,
+        now: datetime | None = None,
     ) -> None:
         """Decide about one instruction by hand.
 
-        Raises UnknownInstruction, and StateConflict for one that is not in doubt.
+        `attempt` is the one that the person looked at; None is the last one. Raises
+        UnknownInstruction, DecisionRefused for one that is known to be paid or was tried again
+        since, and StateConflict for one that is not in doubt.
         """
         async with db.transaction():
             await self._archive_lost(db, now=now)
             item_id = await db.fetchval(FIND_ITEM, outbox_id)
             if item_id is None:
                 raise UnknownInstruction(str(outbox_id))
-            if not await self.decide(db, item_id, decision, now=now):
+            if not await self.decide(db, item_id, decision, attempt=attempt, now=now):
+                if await self._lock(db, item_id, attempt) is not None:
+                    raise DecisionRefused(str(outbox_id), PAID)
+                if await self._lock(db, item_id, None) is not None:
+                    raise DecisionRefused(str(outbox_id), TRIED_AGAIN)
                 item = await read_item(db, ItemId(item_id))
                 state = "gone" if item is None else item.state
                 raise StateConflict(outbox_id, state, "resolved", NOT_IN_DOUBT)
@@ -322,11 +343,13 @@ class Resolver:
         await self.archive.publish(db, await find_unknown(db, limit=LOST_MAX, now=now))
 
     async def _lock(
-        self, db: Connection, item_id: int, attempt: int | None
+        self, db: Connection, item_id: int, attempt: int | None, *, refuses_paid: bool = False
     ) -> tuple[UUID, int] | None:
         """Lock a held instruction that is in doubt after this attempt; return what it is."""
         row = await db.fetchrow(LOCK_UNKNOWN, item_id)
         if row is None or attempt not in {None, row["attempt"]}:
+            return None
+        if refuses_paid and row["is_paid"]:
             return None
         return row["outbox_id"], row["attempt"]
 

@@ -21,7 +21,14 @@ from penstock.base.errors import InvalidInput
 from penstock.base.log import Logger, describe
 from penstock.base.unique_keys import check_unique_keys
 from penstock.domains.outbox.audit.archive import Archive, ArchivedState
-from penstock.domains.outbox.earlier_calls import Paid, Refused, settles_later
+from penstock.domains.outbox.earlier_calls import (
+    EARLIER_CALL,
+    Paid,
+    Refused,
+    may_be_of_earlier_call,
+    settles_later,
+)
+from penstock.domains.outbox.ending import UNKNOWN_PREFIX
 from penstock.domains.outbox.errors import (
     BadSignature,
     RailNotLoaded,
@@ -33,7 +40,7 @@ from penstock.domains.outbox.lanes import OWNER
 from penstock.domains.outbox.lookup import forget_lookup
 from penstock.domains.outbox.rails.rail import CodeClass, RailAnswer, Rails
 from penstock.domains.outbox.reconcile.decide_result import (
-    DISPATCHING_STEPS,
+    FIRST_STEPS,
     Reported,
     ReportedClass,
     ReportedStatus,
@@ -58,6 +65,7 @@ MARK_APPLIED = statement(__package__, "mark_applied.sql")
 FIND_REPORTED = statement(__package__, "find_reported.sql")
 FORGET_RESULT = statement(__package__, "forget_result.sql")
 IS_OF_REFUSED_CALL = statement(__package__, "is_of_refused_call.sql")
+NOTE_LATE_PAYMENTS = statement(__package__, "note_late_payments.sql")
 REJECT_OTHER_KEYS = statement(__package__, "reject_other_keys.sql")
 
 WHO = "penstock.results"
@@ -70,6 +78,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 AHEAD_MAX = timedelta(days=1)  # Of what has happened: a rail may know only the day, in its zone.
 WAIT = timedelta(seconds=30)  # Until a report about an instruction in flight is tried again.
 BATCH_MAX = 50
+# A worker's late result comes when its call or its suspension ends: mostly within seconds.
+LATE_FOR = timedelta(days=7)
 SIGNATURES_MAX = 4  # In one header: a rail that changes its secret sends two.
 
 _SIGNATURE = re.compile(r"t=([0-9]{1,11})((?:,v1=[0-9a-f]{64})+)")
@@ -222,7 +232,11 @@ class Results:
         )
 
     async def apply_waiting(self, db: Connection, *, now: datetime) -> int:
-        """Apply reports that could not be applied when they came; return how many were tried."""
+        """Apply reports that could not be applied when they came; return how many were tried.
+
+        What a worker has paid and could not settle any more is applied like a report.
+        """
+        await db.execute(NOTE_LATE_PAYMENTS, now, LATE_FOR)
         rows = await db.fetch(CLAIM_RESULTS, BATCH_MAX, WAIT, now)
         for row in rows:
             outbox_id = row["outbox_id"]
@@ -256,16 +270,14 @@ class Results:
                 # place of one about that call.
                 await db.execute(FORGET_RESULT, outbox_id, row["status"], row["attempt"])
                 continue
-            if await self._is_of_other_call(row):
-                self.log.error(
-                    "instruction.contradicted", outbox_id=str(outbox_id), status=row["status"]
-                )
-                await db.execute(FORGET_RESULT, outbox_id, row["status"], row["attempt"])
-                continue
-            step = decide(await self._reported(row))
+            reported = await self._reported(row)
+            step = decide(reported)
             if step == "wait" or not await self._take_step(db, outbox_id, row, step=step, now=now):
                 delayed.add((row["status"], row["attempt"]))
-            elif step not in DISPATCHING_STEPS:
+            elif reported.may_be_earlier and step in {"ask_person", "contradicted"}:
+                # Kept, it would take the place of one about the last call.
+                await db.execute(FORGET_RESULT, outbox_id, row["status"], row["attempt"])
+            elif step not in FIRST_STEPS:
                 await db.execute(MARK_APPLIED, outbox_id, row["status"], row["attempt"], now)
 
     async def _reported(self, row: Row) -> Reported:
@@ -274,31 +286,38 @@ class Results:
             states=set(row["states"]),
             place=row["place"],
             was_paid=await self._was_paid(row) if row["status"] == "refused" else False,
-            may_be_earlier=row["status"] == "refused" and await self._may_be_earlier(row),
+            may_be_paid=row["may_be_paid"],
+            may_be_earlier=await self._may_be_earlier(row),
             code_class=row["code_class"],
-            tries=row["tries"],
+            call_count=row["call_count"],
             is_only_refused=row["is_only_refused"],
         )
 
     async def _may_be_earlier(self, row: Row) -> bool:
-        """Return whether a refusal without a reference may be that of another call."""
-        if not row["has_earlier_calls"] or row["rail_reference"] is not None:
-            return False
-        return await self._ignores_keys(row["rail_type"])
+        """Return whether a refusal or a return may be that of an earlier call.
 
-    async def _is_of_other_call(self, row: Row) -> bool:
-        """Return whether a refusal or a return is not that of the call that was accepted."""
+        The reference of a call that was accepted is known: any other one is that of another call.
+        """
         reference = row["rail_reference"]
-        if row["status"] not in {"refused", "returned"} or not row["has_earlier_calls"]:
+        if row["status"] not in {"refused", "returned"}:
             return False
-        if reference is None or reference in row["dispatched_references"]:
+        if reference is not None and reference in row["dispatched_references"]:
             return False
-        return await self._ignores_keys(row["rail_type"])
+        if row["dispatched_codes"]:
+            may_be_earlier = row["call_count"] > 1
+        else:
+            may_be_earlier = may_be_of_earlier_call(
+                reference,
+                call_count=row["call_count"],
+                referenced_count=row["referenced_count"],
+                refused_references=row["refused_references"],
+            )
+        return may_be_earlier and await self._ignores_keys(row["rail_type"])
 
     async def _ignores_keys(self, rail_type: str) -> bool:
         """Return whether a rail may have several calls under one key, as far as is known here."""
         rail = await self.rails.find(rail_type)
-        return rail is None or rail.rail.properties.key_valid_for is None
+        return rail is None or rail.rail.properties.ignores_keys
 
     async def _was_paid(self, row: Row) -> bool | None:
         """Return whether a dispatched instruction was paid, and not only accepted by its rail.
@@ -341,8 +360,11 @@ class Results:
                 return await self.resolver.end_failed(
                     db, item_id, refused, who=WHO, reason=reason, now=now
                 )
-            case "hold":
-                return await self._hold_refused(db, item_id, now=now)
+            case "ask_person":
+                self.log.error("instruction.left_undecided", reason=EARLIER_CALL.reason, **about)
+                return True
+            case "hold" | "hold_in_doubt":
+                return await self._hold_refused(db, row, is_in_doubt=step != "hold", now=now)
             case "paid_after_failure":
                 self.log.error("instruction.failure_contradicted", **about)
                 await self._write(
@@ -377,17 +399,24 @@ class Results:
             )  # fmt: skip
             self.log.error("instruction.rejected", outbox_id=rejected, reason=PAID_UNDER_OTHER_KEY)
 
-    async def _hold_refused(self, db: Connection, item_id: int, *, now: datetime) -> bool:
-        """Hold a waiting instruction that was refused although nothing is known of a call.
+    async def _hold_refused(
+        self, db: Connection, row: Row, *, is_in_doubt: bool, now: datetime
+    ) -> bool:
+        """Hold a waiting instruction that was refused although no call of it has ended.
 
         False if it is held for another reason, or behind the head of its participant.
         """
+        item_id = ItemId(row["item_id"])
+        reason = UNKNOWN_PREFIX + REPORTED_REFUSED if is_in_doubt else REPORTED_REFUSED
         try:
-            await operate.hold(
-                db, ItemId(item_id), who=WHO, reason=REPORTED_REFUSED, owner=OWNER, now=now
-            )
+            await operate.hold(db, item_id, who=WHO, reason=reason, owner=OWNER, now=now)
         except StateConflict:
             return False
+        if is_in_doubt:
+            # Put off when the instruction was released: the next question comes at once.
+            await forget_lookup(db, item_id)
+        else:
+            self.log.error("instruction.blocked", item_id=item_id, reason=reason)
         return True
 
     async def _write(

@@ -29,11 +29,15 @@ class OutboxRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ResolutionInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a person has found out: `paid` with the rail's reference, `failed`, or `again`."""
+    """What a person has found out: `paid` with the rail's reference, `failed`, or `again`.
+
+    `attempt` is the one that the person looked at: a later one is not decided about.
+    """
 
     resolution: InstructionResolution
     reason: Text
     reference: Reference | None = None
+    attempt: Annotated[int, Meta(ge=1)] | None = None
 
 
 class ResolvedInstruction(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 -- each call, in their order; `seconds_left` is NULL if the lease is over or no longer has the item.
 -- A report that came after the instruction was loaded stops it as well: the next attempt ends it if it
 -- was paid. A refusal stops it until it is applied: after that, a person has released the instruction.
+-- So does the late result of another worker that has paid it.
 -- The clock is read now, not at the start of a transaction. Leases are unnested once: their lists
 -- may be compressed.
 WITH leased AS MATERIALIZED (
@@ -32,6 +33,11 @@ SELECT leased.seconds_left, coalesce(
         SELECT 'the rail reports it as ' || r.status
         FROM penstock.outbox_result AS r
         WHERE r.outbox_id = given.outbox_id AND (r.status <> 'refused' OR r.applied_at IS NULL)
+        LIMIT 1
+    ), (
+        SELECT 'another worker reports it as paid'
+        FROM penstock.late_result AS l
+        WHERE l.item_id = given.item_id AND l.outcome = 'done'
         LIMIT 1
     )) AS stop
 FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::uuid[]) WITH ORDINALITY

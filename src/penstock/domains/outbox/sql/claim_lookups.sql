@@ -1,7 +1,7 @@
--- Take lookups that are due, up to $1 of each rail, so that many of one do not delay those of others;
--- no other process takes them for the duration $2. Rails are found by jumps in the index, also those
--- whose row is removed, and the due ones of each are at its beginning. An array, because in a join the
--- planner may read the whole table.
+-- Take lookups that are due, up to $1 of each rail and purpose, so that many of one do not delay those of
+-- others; no other process takes them for the duration $2. Rails are found by jumps in the index, also
+-- those whose row is removed, and the due ones of each are at its beginning. An array, because in a join
+-- the planner may read the whole table.
 WITH RECURSIVE rail AS (
     (SELECT rail_type FROM penstock.outbox_lookup ORDER BY rail_type LIMIT 1)
     UNION ALL
@@ -16,9 +16,11 @@ WITH RECURSIVE rail AS (
 ), due AS MATERIALIZED (
     SELECT picked.item_id
     FROM rail
+    CROSS JOIN (VALUES ('unknown'), ('settlement')) AS asked (purpose)
     CROSS JOIN LATERAL (
         SELECT k.item_id FROM penstock.outbox_lookup AS k
-        WHERE k.rail_type = rail.rail_type AND k.due_at <= coalesce($3::timestamptz, now())
+        WHERE k.rail_type = rail.rail_type AND k.purpose = asked.purpose
+            AND k.due_at <= coalesce($3::timestamptz, now())
         ORDER BY k.due_at
         LIMIT $1
         FOR UPDATE SKIP LOCKED

@@ -23,8 +23,8 @@ WITH candidate AS MATERIALIZED (
     INSERT INTO penstock.outbox_lookup AS k (item_id, attempt, rail_type, purpose, due_at, since)
     SELECT id, attempt, rail_type, 'unknown', coalesce($2::timestamptz, now()), settled_at FROM unknown
     ON CONFLICT (item_id) DO UPDATE
-    SET (attempt, purpose, left_at) = (excluded.attempt, excluded.purpose, NULL),
-        due_at = excluded.due_at + least($3::interval * 2 ^ least(k.looks, 20), $4::interval)
+    SET (attempt, purpose, left_at, looks) = (excluded.attempt, excluded.purpose, NULL, 0),
+        due_at = excluded.due_at + least($3::interval * (2 ^ least(k.releases, 20) - 1), $4::interval)
     WHERE (k.attempt, k.purpose) <> (excluded.attempt, excluded.purpose)
     RETURNING k.item_id
 ), archived AS (

@@ -13,65 +13,64 @@ SELECT i.outbox_id, i.item_id, i.instruction_id, i.participant_id, i.sequence_id
         SELECT json_build_object('rail_reference', r.rail_reference, 'rail_code', r.rail_code,
             'is_final', r.status <> 'paid')
         FROM penstock.outbox_result AS r
-        WHERE r.outbox_id = i.outbox_id AND r.status IN ('paid', 'settled', 'returned')
+        WHERE r.outbox_id = i.outbox_id
+            -- After several calls, a return may be that of an earlier one.
+            AND (r.status IN ('paid', 'settled')
+                OR (r.status = 'returned' AND coalesce(past.call_count, 0) <= 1))
         ORDER BY r.status = 'paid'
         LIMIT 1
     )) AS paid,
-    past.left_for, past.was_failed, past.refused_references, past.has_refusals
+    past.left_for, past.was_failed, past.call_count, past.referenced_count, past.refused_references
 FROM unnest($1::text::bigint[]) AS given (item_id)
 JOIN penstock.outbox_instruction AS i USING (item_id)
 LEFT JOIN (
     LATERAL (SELECT i.outbox_id, i.item_id WHERE given.item_id = ANY ($2::text::bigint[]) OFFSET 0) AS tried
     CROSS JOIN LATERAL (
-        SELECT min(a.claimed_at) FILTER (WHERE a.is_call) AS first_called_at,
-            max(a.settled_at) FILTER (WHERE a.is_call AND a.outcome <> 'lost') AS last_ended_at,
-            max(a.settled_at) FILTER (WHERE a.outcome = 'lost') AS last_lost_at,
-            min(a.claimed_at) FILTER (WHERE a.is_doubt) AS first_doubt_at,
-            array_agg(a.token) FILTER (WHERE a.is_doubt) AS doubts,
-            max(a.error_code) FILTER (WHERE a.is_open AND a.outcome = 'hold'
-                AND a.error_code IN ('AMOUNT_MISMATCH', 'REFUSED_IN_DOUBT')) AS left_for,
-            (
+        SELECT attempts.*, (
                 SELECT json_agg(json_build_object(
                     'token', l.token, 'outcome', l.outcome, 'result', l.result))
                 FROM penstock.late_result AS l WHERE l.item_id = tried.item_id
-            ) AS late,
-            (
+            ) AS late, (
                 SELECT json_build_object('rail_reference', p.rail_reference, 'rail_code', p.rail_code,
                     'is_final', p.state <> 'DISPATCHED')
-                FROM penstock.outbox_attempt AS p
-                WHERE p.outbox_id = tried.outbox_id AND p.state IN ('DISPATCHED', 'SETTLED', 'RETURNED')
+                FROM (
+                    SELECT a.state, a.rail_reference, a.rail_code FROM penstock.outbox_attempt AS a
+                    WHERE a.outbox_id = tried.outbox_id
+                    UNION ALL
+                    -- What stays of the months of the archive that were dropped.
+                    SELECT unnest(k.states), NULL, NULL FROM penstock.outbox_kept_state AS k
+                    WHERE k.outbox_id = tried.outbox_id
+                ) AS p
+                WHERE p.state IN ('DISPATCHED', 'SETTLED', 'RETURNED')
                 ORDER BY p.state = 'DISPATCHED'
                 LIMIT 1
-            ) AS paid,
-            EXISTS (
-                SELECT FROM penstock.outbox_attempt AS f
-                WHERE f.outbox_id = tried.outbox_id AND f.state = 'FAILED'
-            ) AS was_failed, ARRAY(
-                SELECT f.rail_reference FROM penstock.outbox_attempt AS f
-                WHERE f.outbox_id = tried.outbox_id AND f.state IN ('FAILED', 'RETRYABLE')
-                    AND f.rail_reference IS NOT NULL
-            ) AS refused_references, EXISTS (
-                SELECT FROM penstock.outbox_attempt AS f
-                WHERE f.outbox_id = tried.outbox_id AND f.state IN ('FAILED', 'RETRYABLE')
-                    AND f.rail_code IS NOT NULL
-            ) AS has_refusals
+            ) AS paid, (
+                SELECT 'FAILED' = ANY (known.states)
+                FROM penstock.outbox_last_states(ARRAY[tried.outbox_id]) AS known
+            ) AS was_failed,
+            calls.call_count, calls.referenced_count, calls.refused_references
         FROM (
-            SELECT max(attempt_no) AS attempt_no
-            FROM penstock.outbox_attempt AS z
-            WHERE z.outbox_id = tried.outbox_id
-                AND ((z.state = 'ZOMBIE_REQUEUE' AND z.error_code <> 'SAME_KEY')
-                    OR (z.state = 'FAILED' AND z.error_code IN ('NOT_PAID', 'TERMINAL')))
-        ) AS cleared
-        CROSS JOIN LATERAL (
-            SELECT t.claimed_at, t.settled_at, t.outcome, t.token, t.result ->> 'error_code' AS error_code,
-                b.is_call, b.is_open, b.is_call AND b.is_open AND t.outcome IN ('lost', 'hold') AS is_doubt
-            FROM penstock.attempt AS t
+            SELECT min(a.claimed_at) FILTER (WHERE a.is_call) AS first_called_at,
+                max(a.settled_at) FILTER (WHERE a.is_call AND a.outcome <> 'lost') AS last_ended_at,
+                max(a.settled_at) FILTER (WHERE a.outcome = 'lost') AS last_lost_at,
+                min(a.claimed_at) FILTER (WHERE a.is_doubt) AS first_doubt_at,
+                array_agg(a.token) FILTER (WHERE a.is_doubt) AS doubts,
+                max(a.error_code) FILTER (WHERE a.is_open AND a.outcome = 'hold'
+                    AND a.error_code IN ('AMOUNT_MISMATCH', 'REFUSED_IN_DOUBT')) AS left_for
+            FROM (SELECT penstock.outbox_last_cleared(tried.outbox_id) AS attempt_no) AS cleared
             CROSS JOIN LATERAL (
-                SELECT t.outcome = 'lost' OR coalesce(t.result -> 'called' = 'true', false)
-                    OR (t.outcome = 'hold' AND t.result IS NULL AND t.reason LIKE 'unknown: %'),
-                    t.attempt > coalesce(cleared.attempt_no, 0)
-            ) AS b (is_call, is_open)
-            WHERE t.item_id = tried.item_id
-        ) AS a
+                SELECT t.claimed_at, t.settled_at, t.outcome, t.token,
+                    t.result ->> 'error_code' AS error_code, b.is_call, b.is_open,
+                    b.is_call AND b.is_open AND t.outcome IN ('lost', 'hold') AS is_doubt
+                FROM penstock.attempt AS t
+                CROSS JOIN LATERAL (
+                    SELECT t.outcome = 'lost' OR coalesce(t.result -> 'called' = 'true', false)
+                        OR (t.outcome = 'hold' AND t.result IS NULL AND t.reason LIKE 'unknown: %'),
+                        t.attempt > coalesce(cleared.attempt_no, 0)
+                ) AS b (is_call, is_open)
+                WHERE t.item_id = tried.item_id
+            ) AS a
+        ) AS attempts
+        CROSS JOIN penstock.outbox_known_calls(tried.outbox_id, tried.item_id) AS calls
     ) AS past
 ) ON true;

@@ -2,6 +2,7 @@
 SELECT instruction.outbox_id, instruction.item_id, instruction.instruction_id,
     instruction.participant_id, instruction.sequence_id, instruction.created_by,
     penstock.outbox_is_paid(instruction.outbox_id) AS is_paid,
+    'RETURNED' = ANY (known.states) AND NOT known.is_contradicted AS is_returned,
     past.may_be_paid,
     coalesce(instruction.amount > rule.approval_above, false) AS needs_approval,
     gap.outbox_id IS NOT NULL AS is_skipped,
@@ -14,6 +15,7 @@ SELECT instruction.outbox_id, instruction.item_id, instruction.instruction_id,
 FROM penstock.outbox_instruction AS instruction
 CROSS JOIN LATERAL penstock.find_outbox_limit(
     instruction.participant_id, instruction.rail_type, instruction.currency) AS rule
+CROSS JOIN LATERAL penstock.outbox_last_states(ARRAY[instruction.outbox_id]) AS known
 CROSS JOIN LATERAL penstock.outbox_past_calls(instruction.outbox_id, instruction.item_id) AS past
 LEFT JOIN penstock.outbox_gap AS gap ON gap.outbox_id = instruction.outbox_id
 WHERE instruction.outbox_id = $1;
