@@ -4,10 +4,12 @@ It is the development server of Temporal's own command line, from the package te
 no process behind.
 """
 
+import asyncio
+import signal
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
@@ -59,6 +61,16 @@ class TemporalServer:
                 return
         raise AssertionError("temporal has ended before it was ready")
 
+    def suspend(self) -> None:
+        """Stop it from answering, while its connections stay open."""
+        assert self._process is not None, "it does not run"
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it answer again."""
+        assert self._process is not None, "it does not run"
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """End it as a crash does (kill -9); harmless if it does not run."""
         if self._process is None:
@@ -79,3 +91,16 @@ def running_temporal(command: str, folder: Path) -> Generator[TemporalServer]:
         yield server
     finally:
         server.kill()
+
+
+@asynccontextmanager
+async def silent_server() -> AsyncGenerator[str]:
+    """Yield the address of a server that accepts connections and never answers."""
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"

@@ -407,13 +407,12 @@ class Penstock:
 
         Services end first, so that items they have enqueued are still executed.
         """
-        found = await self._find_kinds() if lanes else []
-        unknown = set(lanes or ()) - self.kinds.keys() - {kind.lane for kind in found}
-        if unknown:
-            raise InvalidInput("lane", f"no handler for {', '.join(sorted(unknown))}")
+        if lanes:
+            await self.find_lanes(lanes)
 
         async def find_kinds() -> list[AnyKind]:
-            return [each for each in await self._find_kinds() if not lanes or each.lane in lanes]
+            found = await self._find_kinds()
+            return [kind for kind in found if lanes is None or kind.lane in lanes]
 
         worker = Worker(
             dsn=self.address,
@@ -435,6 +434,19 @@ class Penstock:
             spawn(group, worker.run(stop_worker), name="worker")
             await self._run_services(stop)
             stop_worker.set()
+
+    async def find_lanes(self, lanes: Sequence[str] | None = None) -> list[str]:
+        """Return the lanes that a worker runs now: all that have a handler, or the given ones.
+
+        Raises InvalidInput for a given one without a handler. A worker of all lanes also runs
+        those that domains add to the database later.
+        """
+        known = self.kinds.keys() | {kind.lane for kind in await self._find_kinds()}
+        unknown = sorted(set(lanes or ()) - known)
+        if unknown:
+            reason = f"no handler for {', '.join(unknown)}, only for {', '.join(sorted(known))}"
+            raise InvalidInput("lane", reason)
+        return sorted(known if lanes is None else set(lanes))
 
     async def _find_kinds(self) -> list[AnyKind]:
         """Return the kinds of lanes that domains find in the database; handlers of the app win."""

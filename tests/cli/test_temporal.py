@@ -67,6 +67,13 @@ async def test_schedules_are_created_once_and_shown(
     assert "PAYMENT has no schedule" not in doctor.out
 
 
+def test_an_unknown_payment_is_not_started(cli: Cli) -> None:
+    ended = cli("temporal", "start", "nothing")
+
+    assert ended.code == Exit.BAD_INPUT
+    assert "there is no payment 'nothing'" in ended.err
+
+
 async def test_a_server_that_is_down_is_named(
     cli: Cli, *, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,14 @@ def test_each_payment_of_the_demo_is_paid_and_notified_once(tmp_path: Path) -> N
     assert (tmp_path / "flow.png").read_bytes().startswith(PNG_HEAD)
 
 
+def test_a_plot_that_cannot_be_saved_is_refused_before_the_run(tmp_path: Path) -> None:
+    """Found out afterwards, it would cost the minutes of the run and its table."""
+    with penstock("demo", "--out", "missing/flow.png", folder=tmp_path) as demo:
+        assert demo.wait() == 2
+
+    assert demo.lines == ["penstock: --out: there is no folder missing"]
+
+
 def test_the_table_of_the_demo_is_the_same_if_workers_are_killed(tmp_path: Path) -> None:
     figures = run_demo(tmp_path, "--kill")
 

@@ -1,4 +1,4 @@
-"""The five jobs of the README, typed as they stand while `penstock up` runs."""
+"""The five jobs of the README and of the first steps, typed while `penstock up` runs."""
 
 import os
 import re
@@ -18,14 +18,33 @@ PRINTED = "http://127.0.0.1:8080"
 DOMAINS = ["slots", "webhooks", "mail", "outbox", "payments"]
 
 
-def typed() -> list[str]:
+PAGES = ["README.md", "docs/start/first-steps.md"]
+
+
+def typed(page: str = "README.md") -> list[str]:
     """Return the commands of the block with the five jobs."""
-    (block,) = (each for each in blocks_of(ROOT / "README.md", "sh") if "export KEY" in each.code)
+    return curls(page, "# a slot for an event")
+
+
+def looked(page: str = "README.md") -> list[str]:
+    """Return the commands of the block that looks at what became of them."""
+    return curls(page, "curl -s http://127.0.0.1:8080/payments/pay-2")
+
+
+def curls(page: str, beginning: str) -> list[str]:
+    """Return the curl commands of the block with a line that begins like this."""
+    (block,) = (
+        each
+        for each in blocks_of(ROOT / page, "sh")
+        if any(line.startswith(beginning) for line in each.code.splitlines())
+    )
     return [line for line in commands_of(block) if line.startswith("curl")]
 
 
-def test_the_readme_has_one_job_of_each_domain() -> None:
-    assert typed() == [command for _, command in commands(PRINTED, BUILT_IN)]
+@pytest.mark.parametrize("page", PAGES)
+def test_a_first_page_has_one_job_of_each_domain(page: str) -> None:
+    assert typed(page) == [command for _, command in commands(PRINTED, BUILT_IN)]
+    assert looked(page) == looked()
     assert [domain.name for domain in BUILT_IN] == DOMAINS
 
 
@@ -44,6 +63,10 @@ def test_the_five_jobs_work_on_a_fresh_database_and_twice(folder: Path) -> None:
         while len(paid(url, headers)) < 2:
             pass
         assert sorted(paid(url, headers)) == ["pay-1", "pay-2"]
+        payment, ledger = (each.replace(PRINTED, url) for each in looked())
+        while '"status":"SETTLED"' not in run(payment, key):
+            pass
+        assert run(ledger, key).count('"instruction_id":"pay-2"') == 1
         assert up.stop() == 0
 
 

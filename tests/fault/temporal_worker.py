@@ -1,6 +1,6 @@
-"""A worker that dies with kill -9 when Temporal has started workflows, before that is recorded.
+"""A worker that dies with kill -9 after its claim, or after the starts that it has not recorded.
 
-`python -m tests.fault.temporal_worker worker|dispatch DSN TARGET QUEUE`
+`python -m tests.fault.temporal_worker worker|dispatch after_claim|after_start DSN TARGET QUEUE`
 """
 
 import asyncio
@@ -23,11 +23,14 @@ from penstock.integrations.temporal.client import connect
 from penstock.integrations.temporal.worker import WorkerSpec, run_workers
 
 
-async def main(kind: str, dsn: str, target: str, queue: str) -> None:  # noqa: PLR0917  As argv.
+async def main(  # noqa: PLR0917  As argv.
+    kind: str, label: str, dsn: str, target: str, queue: str
+) -> None:
     client = await connect(target)
 
     async def start_and_die(executions: Sequence[NewExecution]) -> list[NotStarted | None]:
-        await start_on(client, executions)
+        if label == "after_start":
+            await start_on(client, executions)
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("it is dead")
 

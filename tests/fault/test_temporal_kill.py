@@ -37,11 +37,11 @@ async def scene(
         yield opened
 
 
-async def die_after_start(scene: TemporalScene, kind: str, *, target: str) -> None:
-    """Run a worker that is killed between the start of workflows and their mark."""
-    dsn = scene.payments.app.address
+async def die(scene: TemporalScene, kind: str, label: str, *, target: str) -> None:
+    """Run a worker that is killed after its claim, or between the starts and their mark."""
+    module, dsn = "tests.fault.temporal_worker", scene.payments.app.address
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.fault.temporal_worker", kind, dsn, target, scene.dispatch_queue
+        *(sys.executable, "-m", module, kind, label, dsn, target, scene.dispatch_queue)
     )
     async with asyncio.timeout(PATIENCE):
         assert await process.wait() == -signal.SIGKILL
@@ -58,6 +58,48 @@ async def assert_paid_once(scene: TemporalScene, payment_ids: list[str], ledger:
     assert sorted(ledger.bookings) == payment_ids
 
 
+async def test_a_worker_that_dies_after_its_claim_pays_once(
+    scene: TemporalScene, *, ledger: Ledger, temporal: TemporalServer
+) -> None:
+    """Nothing was started: the lease gives the payments back to another worker."""
+    payment_ids = scene.ids(COUNT)
+    await scene.payments.schedule(*payment_ids)
+    app, stop = scene.payments.app, asyncio.Event()
+    await die(scene, "worker", "after_claim", target=temporal.target)
+    assert set(await scene.payments.item_states()) <= {"leased", "ready"}
+    assert not await scene.is_started(payment_ids[0])
+
+    async with (
+        scene.workers("exec"),
+        alongside(app.run_sweeper(), app.run_worker(stop, lanes=["payment"])),
+    ):
+        await until(lambda: is_done(scene), within=PATIENCE)
+        results = [await scene.result(each) for each in payment_ids]
+        stop.set()
+
+    assert results == ["PROCESSING"] * COUNT
+    await assert_paid_once(scene, payment_ids, ledger)
+
+
+async def test_a_dispatcher_that_dies_after_its_claim_pays_once(
+    scene: TemporalScene, *, ledger: Ledger, temporal: TemporalServer
+) -> None:
+    payment_ids = scene.ids(COUNT)
+    await scene.payments.schedule(*payment_ids)
+    await scene.use("temporal_schedule")
+    await scene.begin_dispatch()
+    await die(scene, "dispatch", "after_claim", target=temporal.target)
+    assert not await scene.is_started(payment_ids[0])
+
+    async with scene.workers("dispatch", "exec"), alongside(scene.payments.app.run_sweeper()):
+        await until(lambda: _is_ready(scene), within=PATIENCE)
+        assert await scene.dispatch() == COUNT
+        results = [await scene.result(each) for each in payment_ids]
+
+    assert results == ["PROCESSING"] * COUNT
+    await assert_paid_once(scene, payment_ids, ledger)
+
+
 @pytest.mark.covers("A42", "A87")
 async def test_a_worker_that_dies_between_start_and_mark_pays_once(
     scene: TemporalScene, *, ledger: Ledger, temporal: TemporalServer
@@ -67,7 +109,7 @@ async def test_a_worker_that_dies_between_start_and_mark_pays_once(
     await scene.payments.schedule(*payment_ids)
     app, stop = scene.payments.app, asyncio.Event()
     async with scene.workers("exec"):
-        await die_after_start(scene, "worker", target=temporal.target)
+        await die(scene, "worker", "after_start", target=temporal.target)
         results = [await scene.result(each) for each in payment_ids]
     assert results == ["PROCESSING"] * COUNT
     assert set(await scene.payments.item_states()) <= {"leased", "ready"}
@@ -90,7 +132,7 @@ async def test_a_dispatcher_that_dies_between_start_and_mark_pays_once(
     await scene.use("temporal_schedule")
     async with scene.workers("exec"):
         await scene.begin_dispatch()
-        await die_after_start(scene, "dispatch", target=temporal.target)
+        await die(scene, "dispatch", "after_start", target=temporal.target)
         results = [await scene.result(each) for each in payment_ids]
     assert results == ["PROCESSING"] * COUNT
 

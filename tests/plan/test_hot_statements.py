@@ -113,7 +113,7 @@ async def test_a_poll_looks_at_one_row_per_lane(explainer: Explainer) -> None:
     assert_bounded(explainer, worker.POLL, rows=3)
 
 
-async def test_a_heartbeat_touches_its_leases_only(explainer: Explainer) -> None:
+async def test_a_renewal_touches_its_leases_only(explainer: Explainer) -> None:
     lease = await take(explainer, BIG)
 
     await explainer.fetch(worker.EXTEND_LEASES, [lease.token], None)

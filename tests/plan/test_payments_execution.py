@@ -1,11 +1,12 @@
 """The statements of phase B cost what their own batch needs, with 30,000 payments around."""
 
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from penstock.domains.payments import dispatch_log, execute, loader, results
+from penstock.domains.payments import dispatch_log, execute, loader, results, stuck
 from tests.plan.explain import Explainer
 
 BATCH = 300
@@ -90,8 +91,25 @@ async def test_a_batch_is_logged_without_reading_the_log(filled: Explainer) -> N
     )
 
     await filled.fetch(
-        dispatch_log.LOG_DISPATCHES, 1_000_000_007, "PAYMENT", IDS,
+        dispatch_log.LOG_DISPATCHES, 1_000_000_007, "payment", IDS,
         ["DISPATCHED"] * BATCH, [None] * BATCH,
     )  # fmt: skip
 
     assert_bounded(filled, dispatch_log.LOG_DISPATCHES)
+
+
+async def test_stuck_payments_are_found_by_a_page_of_the_log(filled: Explainer) -> None:
+    """A service looks every few seconds; it must read neither all payments nor the whole log."""
+    await filled.db.execute(
+        "INSERT INTO penstock.dispatch_audit_log (batch_id, item_type, payment_id, action)"
+        " SELECT 'BATCH-' || n % 100, 'PAYMENT', 'p-' || n, 'DISPATCHED'"
+        " FROM generate_series(1, $1::integer) AS n",
+        COUNT,
+    )
+
+    await filled.fetch(
+        stuck.NOTE_STUCK, None, stuck.GRACE, stuck.WINDOW, BATCH, stuck.STUCK_MAX,
+        datetime.now(UTC) + 2 * stuck.GRACE,
+    )  # fmt: skip
+
+    assert_bounded(filled, stuck.NOTE_STUCK)

@@ -19,7 +19,7 @@ from penstock.console.database import (
     lent_resources,
     no_migrate_option,
 )
-from penstock.console.output import json_option, print_json, print_rows
+from penstock.console.output import json_option, print_json, print_record, print_rows
 from penstock.console.process import StopSignal, check_host, run_until_stopped
 from penstock.domains.payments.schedule import Payments
 
@@ -36,7 +36,7 @@ def temporal() -> None:
     "--app",
     "spec",
     metavar="MODULE:NAME",
-    help="Your Penstock app, for the steps of its payments.",
+    help="Your Penstock app, for the steps of its payments in both phases.",
 )
 @click.option(
     "--only",
@@ -71,7 +71,8 @@ def worker(
     step with their rows. Ctrl-C or SIGTERM finishes the activities in progress.
     """
     _require_extra()
-    from penstock.compose.temporal_workers import temporal_service  # noqa: PLC0415  An extra.
+    from penstock.compose.payments import ExecutionSteps  # noqa: PLC0415  An extra.
+    from penstock.compose.temporal_workers import temporal_service  # noqa: PLC0415
 
     app = load_app(spec) if spec else Penstock()
     app.dsn, app.data_dir = app.dsn or find_dsn(data_dir), app.data_dir or data_dir
@@ -85,14 +86,18 @@ def worker(
             started: dict[str, Any] = {"workers": names}
             if metrics_port is not None:
                 started["metrics"] = await stack.enter_async_context(
-                    listening(app, host=metrics_host, port=metrics_port, is_probe=True)
+                    listening(app, host=metrics_host, port=metrics_port, is_health_only=True)
                 )
             stop.started()
             print_json(started) if as_json else click.echo(_summary(started))
             # Leases of cycles that have failed end here, also where no other worker runs.
             async with alongside(app.run_sweeper()):
-                steps = app.api(Payments).steps
-                service = temporal_service(app.resources, names, steps=steps)
+                service = temporal_service(
+                    app.resources,
+                    names,
+                    steps=app.api(Payments).steps,
+                    execution=app.api(ExecutionSteps),
+                )
                 await app.run_service(service, stop.asked)
 
     run_until_stopped(run)
@@ -104,13 +109,13 @@ def worker(
 def schedule(*, data_dir: Path | None, as_json: bool) -> None:
     """Create, change or remove the schedules on Temporal, as the rows of item types say."""
     _require_extra()
-    from penstock.compose.temporal_workers import keep_schedules  # noqa: PLC0415  An extra.
+    from penstock.compose.temporal_workers import sync_schedules  # noqa: PLC0415  An extra.
 
-    async def keep() -> list[dict[str, Any]]:
+    async def sync() -> list[dict[str, Any]]:
         async with lent_resources(data_dir) as resources:
-            return await keep_schedules(resources)
+            return await sync_schedules(resources)
 
-    print_rows(asyncio.run(keep()), as_json=as_json, none="no item types")
+    print_rows(asyncio.run(sync()), as_json=as_json, none="no item types")
 
 
 @temporal.command()
@@ -126,6 +131,26 @@ def status(*, data_dir: Path | None, as_json: bool) -> None:
             return await read_status(resources)
 
     print_rows(asyncio.run(read()), as_json=as_json, none="no item types")
+
+
+@temporal.command()
+@click.argument("payment_id", metavar="ID")
+@data_dir_option
+@json_option
+def start(*, payment_id: str, data_dir: Path | None, as_json: bool) -> None:
+    """Start the execution of a dispatched payment again, with the context that is stored for it.
+
+    For a payment whose workflow was terminated, has failed, or is not on Temporal any more. A
+    workflow that runs or has completed is left alone, and what is done is not done twice.
+    """
+    _require_extra()
+    from penstock.compose.temporal_workers import start_execution  # noqa: PLC0415  An extra.
+
+    async def execute() -> dict[str, Any]:
+        async with lent_resources(data_dir) as resources:
+            return await start_execution(resources, payment_id)
+
+    print_record(asyncio.run(execute()), as_json=as_json)
 
 
 def _require_extra() -> None:

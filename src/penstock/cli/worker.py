@@ -12,7 +12,6 @@ import click
 
 from penstock.app import Penstock
 from penstock.base.aio import alongside
-from penstock.base.errors import InvalidInput
 from penstock.cli.lifetime import listening, work_until_asked
 from penstock.cli.load import load_app
 from penstock.console.database import ask, data_dir_option, find_dsn, no_migrate_option
@@ -64,15 +63,17 @@ def worker(
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(app)
             await stack.enter_async_context(alongside(app.run_sweeper()))
-            chosen = _chosen(app, spec, lanes)
-            started: dict[str, Any] = {"lanes": chosen}
+            # Checked first: what a supervised worker refuses would be tried again.
+            found = await app.keep_trying(lambda: app.find_lanes(lanes or None))
+            started: dict[str, Any] = {"lanes": found}
             if metrics_port is not None:
                 started["metrics"] = await stack.enter_async_context(
-                    listening(app, host=metrics_host, port=metrics_port, is_probe=True)
+                    listening(app, host=metrics_host, port=metrics_port, is_health_only=True)
                 )
             stop.started()
             print_json(started) if as_json else click.echo(_summary(started))
-            await work_until_asked(app, stop, chosen)
+            # Not those of now: the lane of an item type that is added later is found as well.
+            await work_until_asked(app, stop, list(lanes) or None)
 
     run_until_stopped(run)
 
@@ -95,13 +96,3 @@ def list_(*, lane: str | None, data_dir: Path | None, as_json: bool) -> None:
 def _summary(started: dict[str, Any]) -> str:
     lanes = f"penstock works on {', '.join(started['lanes'])}"
     return f"{lanes}; metrics at {started['metrics']}/metrics" if "metrics" in started else lanes
-
-
-def _chosen(app: Penstock, spec: str | None, lanes: tuple[str, ...]) -> list[str]:
-    """Return the lanes to work on; the app must be open, which adds those of its domains."""
-    unknown = sorted(set(lanes) - app.kinds.keys())
-    if unknown:
-        owner = spec or "penstock"
-        reason = f"{owner} has no handler for {', '.join(unknown)}, only for {', '.join(app.kinds)}"
-        raise InvalidInput("lane", reason)
-    return sorted(set(lanes) or app.kinds)

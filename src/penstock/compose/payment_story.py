@@ -15,7 +15,7 @@ from penstock.domains.outbox.errors import UnknownInstruction
 from penstock.domains.outbox.inspect import InstructionView
 from penstock.domains.outbox.inspect import read_story as read_instruction
 from penstock.domains.payments.story import (
-    Elsewhere,
+    DomainReaders,
     EventStory,
     InstructionStory,
     MailStory,
@@ -34,10 +34,10 @@ from penstock.kernel.why import why_item
 from penstock.postgres.pool import Queries
 
 
-def make_elsewhere(chosen: Settings | None = None) -> Elsewhere:
+def make_readers(chosen: Settings | None = None) -> DomainReaders:
     """Return what reads the story of a payment in the other domains of this process."""
     chosen = chosen or settings()
-    return Elsewhere(
+    return DomainReaders(
         read_slot=_read_slot if runs(chosen, "slots") else read_no_slot,
         read_instruction=_read_instruction if runs(chosen, "outbox") else read_no_instruction,
         read_events=_read_events if runs(chosen, "webhooks") else read_nothing,

@@ -1,23 +1,24 @@
 """Connect payments to the outbox, which executes them, to webhooks and mail, and to slots.
 
 Functions go in one direction: payments send instructions to the outbox with `send_instructions`,
-and the outbox announces what became of them to `hear`, each in the transaction of the caller.
+and the outbox announces what became of them to `on_outbox_events`, each in the transaction of the
+caller.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
-from penstock.base.errors import InvalidInput
+from penstock.base.errors import InvalidInput, MissingExtra
 from penstock.base.log import Logger
 from penstock.base.settings import Settings, section
 from penstock.compose import mail
 from penstock.compose.events import runs, to_event
 from penstock.compose.kafka import KafkaSettings, make_consumer
-from penstock.compose.payment_story import make_elsewhere
+from penstock.compose.payment_story import make_readers
 from penstock.compose.temporal import TemporalSettings, check_temporal, make_start
 from penstock.compose.temporal import is_installed as is_temporal_installed
-from penstock.contract import Domain, Resources, Runtime, Service
+from penstock.contract import Domain, Finding, Resources, Runtime, Service
 from penstock.domains.outbox.enqueue import (
     AcceptedInstruction,
     NewInstruction,
@@ -30,7 +31,15 @@ from penstock.domains.payments.accept import PaymentBatcher
 from penstock.domains.payments.commands import payment_group
 from penstock.domains.payments.domain import PAYMENTS
 from penstock.domains.payments.engine import HandlePayments
-from penstock.domains.payments.execute import BuiltInEngine, Executed, Execution, Refused
+from penstock.domains.payments.execute import (
+    BuiltInEngine,
+    Execute,
+    Executed,
+    Execution,
+    PostProcess,
+    Refused,
+    post_process_nothing,
+)
 from penstock.domains.payments.kept_results import apply_or_keep
 from penstock.domains.payments.loader import ON_TEMPORAL, Engine
 from penstock.domains.payments.messages import accept_messages
@@ -39,8 +48,9 @@ from penstock.domains.payments.notify import (
     Notification,
     Notifier,
     SendMails,
+    has_table,
     key_prefix,
-    send_nothing,
+    where_table_exists,
 )
 from penstock.domains.payments.results import (
     PaymentResult,
@@ -56,6 +66,10 @@ from penstock.domains.webhooks.accept import accept_events
 from penstock.integrations.kafka import metrics as kafka_metrics
 from penstock.postgres.pool import Connection
 
+# Tables that are there if the database has the domain, whatever this process runs.
+EVENTS = "penstock.webhook_event"
+MAILS = "penstock.mail"
+
 # What an event of the outbox means for the payment. What the rail has only accepted goes on.
 STATUS_OF: dict[str, ResultStatus] = {
     "outbox.dispatched": "SETTLED",
@@ -66,25 +80,47 @@ STATUS_OF: dict[str, ResultStatus] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionSteps:
+    """What phase B does with payments, on every engine."""
+
+    execute: Execute
+    post_process: PostProcess = post_process_nothing
+
+
 def build(
-    resources: Resources, *, temporal: TemporalSettings | None = None, steps: Steps = STEPS
+    resources: Resources,
+    *,
+    temporal: TemporalSettings | None = None,
+    steps: Steps = STEPS,
+    execute: Execute | None = None,
+    post_process: PostProcess = post_process_nothing,
 ) -> Runtime:
     """Build the domain on the other domains of this process, and on Temporal where it can be.
 
-    `steps` are those of phase A. They are replaced here alone: whatever schedules payments in this
-    process takes them from the `Payments` that the app then offers.
+    `steps` are those of phase A, `execute` and `post_process` those of phase B; without `execute`,
+    the outbox pays. They are replaced here alone: what schedules payments in this process takes
+    them from the `Payments` that the app then offers, and a worker of Temporal takes those of phase
+    B from its `ExecutionSteps`.
     """
     from penstock.domains.payments.runtime import build as build_domain  # noqa: PLC0415
 
     notifier = make_notifier(resources.settings, log=resources.log)
-    built_in = BuiltInEngine(pool=resources.pool, execute=send_instructions, notify=notifier)
-    return build_domain(
+    execution = ExecutionSteps(execute=execute or send_instructions, post_process=post_process)
+    built_in = BuiltInEngine(
+        pool=resources.pool,
+        execute=execution.execute,
+        notify=notifier,
+        post_process=execution.post_process,
+    )
+    runtime = build_domain(
         resources,
         notify=notifier,
         engines=_engines(resources, built_in, temporal=temporal),
         steps=steps,
-        elsewhere=make_elsewhere(resources.settings),
+        readers=make_readers(resources.settings),
     )
+    return replace(runtime, apis=[*runtime.apis, execution])
 
 
 def _engines(
@@ -147,10 +183,10 @@ def make_listener(chosen: Settings, *, log: Logger) -> Announce:
     """Return what moves payments as the outbox announces their instructions."""
     results = PaymentResults(notify=make_notifier(chosen, log=log))
 
-    async def hear(db: Connection, events: Sequence[OutboxEvent]) -> None:
+    async def on_outbox_events(db: Connection, events: Sequence[OutboxEvent]) -> None:
         await apply_or_keep(db, [_result(each) for each in events], by=results, log=log)
 
-    return hear
+    return on_outbox_events
 
 
 def _result(event: OutboxEvent) -> PaymentResult:
@@ -171,16 +207,41 @@ def _reason(event: OutboxEvent) -> str | None:
 
 
 def make_notifier(chosen: Settings, *, log: Logger) -> Notifier:
-    """Return the notifier of payments, by the domains that this process runs."""
+    """Return the notifier of payments.
+
+    A domain that this process does not run takes notifications if its tables are there: other
+    processes send them.
+    """
+    runs_webhooks, runs_mail = runs(chosen, "webhooks"), mail.is_used(chosen)
+    send_mails = _mail_sender(section(PaymentSettings)) if mail.is_installed() else _refuse_mails
     return Notifier(
-        send_events=_send_events if runs(chosen, "webhooks") else send_nothing,
-        send_mails=_mail_sender(section(PaymentSettings)) if mail.is_used(chosen) else send_nothing,
+        send_events=_send_events if runs_webhooks else where_table_exists(EVENTS, _send_events),
+        send_mails=send_mails if runs_mail else where_table_exists(MAILS, send_mails),
         log=log,
     )
 
 
+async def check_notifications(resources: Resources) -> Finding:
+    """Check that this process can accept the mails about payments, if the database has mails."""
+    async with resources.pool.acquire() as db:
+        has_mails = await has_table(db, MAILS)
+    if has_mails and not mail.is_installed():
+        reason = f"mails are lost if this installation moves their payments: {_missing_mail()}"
+        return Finding("warn", "payment notifications", reason)
+    return Finding("ok", "payment notifications", "events and mails" if has_mails else "events")
+
+
 async def _send_events(db: Connection, events: Sequence[Notification]) -> None:
     await accept_events(db, [to_event(each.event_type, each, event_id=each.key) for each in events])
+
+
+async def _refuse_mails(_db: Connection, _mails: Sequence[MailNotification]) -> None:
+    """Refuse mails, which the notifier logs: only the extra can check and write one."""
+    raise _missing_mail()
+
+
+def _missing_mail() -> MissingExtra:
+    return MissingExtra("mail", "mails about payments")
 
 
 def _mail_sender(chosen: PaymentSettings) -> SendMails:
@@ -226,6 +287,6 @@ DOMAIN: Domain = replace(
     build=build,
     settings=(*PAYMENTS.settings, TemporalSettings, PaymentTopics, KafkaSettings),
     metrics=(*PAYMENTS.metrics, *kafka_metrics.METRICS),
-    checks=(*PAYMENTS.checks, check_temporal),
-    commands=(payment_group(make_elsewhere),),
+    checks=(*PAYMENTS.checks, check_notifications, check_temporal),
+    commands=(payment_group(make_readers),),
 )

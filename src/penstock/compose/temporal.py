@@ -18,6 +18,8 @@ from penstock.domains.payments.temporal.schedules import ItemTypeRow, list_item_
 if TYPE_CHECKING:
     from temporalio.client import Client
 
+    from penstock.integrations.temporal.start import NewWorkflow
+
 
 class TemporalSettings(BaseSettings):
     """Which Temporal server, and which namespace on it."""
@@ -41,60 +43,65 @@ def is_installed() -> bool:
     return find_spec("temporalio") is not None
 
 
-async def connect_as_set(chosen: TemporalSettings, *, is_lazy: bool = False) -> "Client":
-    """Return a client of the server that is configured; raises MissingExtra and BadSetting."""
+async def connect_as_set(chosen: TemporalSettings) -> "Client":
+    """Return a client of the server that is configured.
+
+    Raises MissingExtra, BadSetting and TemporalFailed.
+    """
     if not is_installed():
         raise MissingExtra("temporal", "TEMPORAL_TARGET")
     from penstock.integrations.temporal.client import connect  # noqa: PLC0415  An extra.
 
-    return await connect(chosen.temporal_target, chosen.temporal_namespace, is_lazy=is_lazy)
+    return await connect(chosen.temporal_target, chosen.temporal_namespace)
 
 
 def make_start(chosen: TemporalSettings) -> StartExecutions:
     """Return what starts the workflows of items; it connects when there is one to start.
 
-    So a worker starts, and runs its other lanes, while Temporal is down. An address that is none
-    raises BadSetting at once.
+    So a worker starts, and runs its other lanes, while Temporal is down. Each call connects at most
+    once, with one timeout: a lazy client would try it for each workflow, one after another. An
+    address that is none raises BadSetting at once.
     """
     from penstock.integrations.temporal.client import check_environment  # noqa: PLC0415  An extra.
 
     check_environment(chosen.temporal_target)
-    connected: list[Client] = []
+    connected: Client | None = None
 
     async def start(executions: Sequence[NewExecution]) -> list[NotStarted | None]:
-        if not connected:
+        nonlocal connected
+        if connected is None:
             try:
-                connected.append(await connect_as_set(chosen, is_lazy=True))
+                connected = await connect_as_set(chosen)
             except PenstockError as failed:
-                # The configuration is at fault, such as Temporal's file, and not the items.
+                # The server or the configuration is at fault, and not the items.
                 return [NotStarted(str(failed), is_refused=False)] * len(executions)
-        return await start_on(connected[0], executions)
+        return await start_on(connected, executions)
 
     return start
 
 
 async def start_on(client: "Client", executions: Sequence[NewExecution]) -> list[NotStarted | None]:
     """Start the workflows of items on a server; one that was started before counts as started."""
-    from penstock.integrations.temporal.start import (  # noqa: PLC0415  An extra.
-        NewWorkflow,
-        start_workflows,
-    )
+    from penstock.integrations.temporal.start import start_workflows  # noqa: PLC0415  An extra.
 
-    workflows = [
-        NewWorkflow(
-            id=each.workflow_id,
-            type=each.workflow_type,
-            task_queue=each.task_queue,
-            args=[each.item_id, each.context_json],
-            start_delay=each.start_delay,
-        )
-        for each in executions
-    ]
-    failures = await start_workflows(client, workflows)
+    failures = await start_workflows(client, [to_workflow(each) for each in executions])
     return [
         None if each is None else NotStarted(str(each), is_refused=each.kind == "refused")
         for each in failures
     ]
+
+
+def to_workflow(execution: NewExecution) -> "NewWorkflow":
+    """Return the workflow of an item, with its id and its context as arguments."""
+    from penstock.integrations.temporal.start import NewWorkflow  # noqa: PLC0415  An extra.
+
+    return NewWorkflow(
+        id=execution.workflow_id,
+        type=execution.workflow_type,
+        task_queue=execution.task_queue,
+        args=[execution.item_id, execution.context_json],
+        start_delay=execution.start_delay,
+    )
 
 
 async def check_temporal(resources: Resources) -> Finding:

@@ -8,12 +8,13 @@ from typing import Any, Literal
 from temporalio.client import Client
 
 from penstock.base.aio import alongside, supervise
-from penstock.compose.payments import make_notifier, send_instructions
-from penstock.compose.temporal import TemporalSettings, connect_as_set, start_on
+from penstock.compose.payments import ExecutionSteps, make_notifier, send_instructions
+from penstock.compose.temporal import TemporalSettings, connect_as_set, start_on, to_workflow
 from penstock.contract import Resources, Service
 from penstock.domains.payments.steps import Steps
 from penstock.domains.payments.temporal.dispatcher_activities import DispatcherActivities
 from penstock.domains.payments.temporal.dispatcher_workflow import DispatcherWorkflow
+from penstock.domains.payments.temporal.engine import read_execution
 from penstock.domains.payments.temporal.exec_activities import ExecActivities
 from penstock.domains.payments.temporal.exec_workflow import PaymentExecWorkflow
 from penstock.domains.payments.temporal.init_activities import ContextActivities, InitActivities
@@ -26,66 +27,83 @@ from penstock.domains.payments.temporal.models import (
 )
 from penstock.domains.payments.temporal.schedules import (
     ItemTypeRow,
-    KeepSchedule,
-    ScheduleKeeper,
+    ScheduleSync,
+    SyncSchedule,
     list_item_types,
 )
 from penstock.integrations.temporal.inspect import count_open, count_workers
 from penstock.integrations.temporal.schedule import (
     IntervalSchedule,
     describe_schedule,
-    keep_schedule,
     remove_schedule,
+    sync_schedule,
 )
-from penstock.integrations.temporal.start import NewWorkflow
+from penstock.integrations.temporal.start import NewWorkflow, start_workflow
 from penstock.integrations.temporal.worker import WorkerSpec, run_workers
 
 WorkerName = Literal["dispatch", "init", "exec"]
 WORKER_NAMES: tuple[WorkerName, ...] = ("dispatch", "init", "exec")
 
 
+SHIPPED = ExecutionSteps(execute=send_instructions)
+
+
 def worker_specs(
-    resources: Resources, client: Client, names: Sequence[str] = WORKER_NAMES, *, steps: Steps
+    resources: Resources,
+    client: Client,
+    names: Sequence[str] = WORKER_NAMES,
+    *,
+    steps: Steps,
+    execution: ExecutionSteps = SHIPPED,
 ) -> list[WorkerSpec]:
     """Return the workers of these names; each has a queue of its own, so none starves another.
 
-    `steps` are those of phase A, as the app has them: `app.api(Payments).steps`.
+    `steps` are those of phase A, as the app has them: `app.api(Payments).steps`; `execution` are
+    those of phase B, `app.api(ExecutionSteps)`.
     """
     made = {
         "dispatch": _dispatch(resources, client),
         "init": _initialise(resources, steps),
-        "exec": _execute(resources),
+        "exec": _execute(resources, execution),
     }
     return [made[name] for name in names]
 
 
-def temporal_service(resources: Resources, names: Sequence[str], *, steps: Steps) -> Service:
+def temporal_service(
+    resources: Resources,
+    names: Sequence[str],
+    *,
+    steps: Steps,
+    execution: ExecutionSteps = SHIPPED,
+) -> Service:
     """Return the service that runs workers; it connects anew whenever Temporal was lost."""
 
     async def run(stop: asyncio.Event) -> None:
         client = await connect_as_set(resources.section(TemporalSettings))
-        keeper = ScheduleKeeper(pool=resources.pool, keep=make_keep(client), log=resources.log)
-        specs = worker_specs(resources, client, names, steps=steps)
-        keep = partial(supervise, partial(keeper.run, stop), name="schedules", log=resources.log)
-        async with alongside(*([keep()] if "dispatch" in names else [])):
+        schedules = ScheduleSync(pool=resources.pool, sync=make_sync(client), log=resources.log)
+        specs = worker_specs(resources, client, names, steps=steps, execution=execution)
+        follow = partial(
+            supervise, partial(schedules.run, stop), name="schedules", log=resources.log
+        )
+        async with alongside(*([follow()] if "dispatch" in names else [])):
             await run_workers(client, specs, stop, grace=resources.settings.shutdown_grace)
 
     return Service(name="temporal", run=run)
 
 
-async def keep_schedules(resources: Resources) -> list[dict[str, Any]]:
+async def sync_schedules(resources: Resources) -> list[dict[str, Any]]:
     """Bring all schedules in step once; return what was done with each. Raises TemporalFailed."""
     client = await connect_as_set(resources.section(TemporalSettings))
     async with resources.pool.acquire() as db:
         rows = await list_item_types(db)
-    keep = make_keep(client)
+    sync = make_sync(client)
     return [
         {
             "item_type": row.item_type,
             "engine": row.engine,
             "schedule": row.schedule_id if row.has_schedule else None,
             "interval_secs": row.interval.total_seconds() if row.has_schedule else None,
-            "change": await keep(row),
+            "change": await sync(row),
         }
         for row in rows
     ]
@@ -97,6 +115,24 @@ async def read_status(resources: Resources) -> list[dict[str, Any]]:
     async with resources.pool.acquire() as db:
         rows = await list_item_types(db)
     return [await _status(client, row) for row in rows]
+
+
+async def start_execution(resources: Resources, payment_id: str) -> dict[str, Any]:
+    """Start the execution of a payment that was dispatched, if Temporal does not have it any more.
+
+    So it does if the workflow was terminated or has failed. Raises UnknownPayment, InvalidInput
+    and TemporalFailed.
+    """
+    async with resources.pool.acquire() as db:
+        execution = await read_execution(db, payment_id)
+    client = await connect_as_set(resources.section(TemporalSettings))
+    is_new = await start_workflow(client, to_workflow(execution), repeats_failed=True)
+    return {
+        "payment_id": payment_id,
+        "workflow_id": execution.workflow_id,
+        "task_queue": execution.task_queue,
+        "change": "started" if is_new else "unchanged",
+    }
 
 
 async def _status(client: Client, row: ItemTypeRow) -> dict[str, Any]:
@@ -115,19 +151,19 @@ async def _status(client: Client, row: ItemTypeRow) -> dict[str, Any]:
     }
 
 
-def make_keep(client: Client, *, task_queue: str = DISPATCH_QUEUE) -> KeepSchedule:
-    """Return what keeps the schedule of an item type on a server, or removes it."""
+def make_sync(client: Client, *, task_queue: str = DISPATCH_QUEUE) -> SyncSchedule:
+    """Return what creates, changes or removes the schedule of an item type on a server."""
 
-    async def keep(row: ItemTypeRow) -> str:
+    async def sync(row: ItemTypeRow) -> str:
         if not row.has_schedule:
             return "removed" if await remove_schedule(client, row.schedule_id) else "unchanged"
         cycle = NewWorkflow(
             id=row.schedule_id, type=DISPATCHER, task_queue=task_queue, args=[row.item_type]
         )
         wanted = IntervalSchedule(id=row.schedule_id, interval=row.interval, workflow=cycle)
-        return await keep_schedule(client, wanted)
+        return await sync_schedule(client, wanted)
 
-    return keep
+    return sync
 
 
 def _dispatch(resources: Resources, client: Client) -> WorkerSpec:
@@ -170,12 +206,13 @@ def _initialise(resources: Resources, steps: Steps) -> WorkerSpec:
     )
 
 
-def _execute(resources: Resources) -> WorkerSpec:
+def _execute(resources: Resources, execution: ExecutionSteps) -> WorkerSpec:
     activities = ExecActivities(
         pool=resources.pool,
         log=resources.log,
-        execute=send_instructions,
+        execute=execution.execute,
         notify=make_notifier(resources.settings, log=resources.log),
+        post_process=execution.post_process,
     )
     return WorkerSpec(
         task_queue=EXEC_QUEUE,

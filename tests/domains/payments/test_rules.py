@@ -13,16 +13,20 @@ import psycopg
 import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from penstock.base.aio import spawn
 from penstock.base.errors import InvalidInput, PenstockError
 from penstock.domains.payments.errors import PaymentRefused
 from penstock.domains.payments.payment import Draft, Scheduled, ScheduleResult
+from penstock.domains.payments.schedule import admit
 from penstock.domains.payments.steps import STEPS
 from penstock.kernel.errors import SlotRefused
 from penstock.kernel.lane import set_lane
-from penstock.postgres.pool import connect
+from penstock.postgres.pool import Pool, connect
 from tests.domains.payments.scene import Scene, a_payment, opened_payments
+from tests.fault.waiting import until
 
 PRODUCERS = 8
+PATIENCE = 60.0
 # Within the horizon of slots.
 SOON = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(days=2)
 NO_DUPLICATES: LiteralString = (
@@ -328,3 +332,36 @@ async def test_a_slot_pool_of_the_lane_decides_about_the_instant(scene: Scene) -
     assert {row["payment_id"]: row["scheduled_at"] for row in rows} == {
         row["key"]: row["due_at"] for row in due
     }
+
+
+async def test_cancelling_a_payment_while_it_is_completed_does_not_deadlock(scene: Scene) -> None:
+    """Both lock the payment and the sum of its day; in another order one of them would fail."""
+    await limit(scene, day_amount_max="1000")
+    pool = scene.app.pool
+    draft = STEPS.enrich(STEPS.validate(a_payment("p-1")))
+    async with pool.acquire() as db, db.transaction():
+        await admit(db, [draft], steps=STEPS, at=None)
+
+    async with asyncio.TaskGroup() as group, pool.acquire() as other, other.transaction():
+        await other.execute("SELECT FROM penstock.payment_day_total FOR UPDATE")
+        both = [a_payment("p-1"), a_payment("p-2")]
+        completing = spawn(group, scene.payments.schedule_many(both), name="complete")
+        await until(lambda: are_blocked(pool, 1), within=PATIENCE)
+        cancelling = spawn(group, scene.client.post("/payments/p-1/cancel"), name="cancel")
+        await until(lambda: are_blocked(pool, 2), within=PATIENCE)
+
+    assert all(isinstance(each, Scheduled) for each in completing.result()), completing.result()
+    assert cancelling.result().status_code == 200, cancelling.result().text
+    statuses = {row["payment_id"]: row["status"] for row in await scene.rows()}
+    assert statuses == {"p-1": "CANCELLED", "p-2": "SCHEDULED"}
+    assert await pool.fetchval("SELECT amount FROM penstock.payment_day_total") == Decimal("12.5")
+
+
+async def are_blocked(pool: Pool, count: int) -> bool:
+    """Return whether this many sessions of the database wait for a lock."""
+    return count == await pool.fetchval(
+        """
+        SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'
+        """
+    )

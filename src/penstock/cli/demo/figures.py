@@ -44,7 +44,7 @@ class Figures:
 
     @property
     def is_complete(self) -> bool:
-        """True when every payment was paid exactly once, and everybody was told of it.
+        """True when every payment was paid exactly once, and all notifications arrived.
 
         On Temporal, each must also have one workflow with one run.
         """

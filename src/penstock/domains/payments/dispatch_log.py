@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.base.meter import Meter
-from penstock.domains.payments.loader import LoadedPayment
+from penstock.domains.payments.loader import LoadedPayment, PaymentRef
 from penstock.domains.payments.metrics import START_FAILURES, STARTED
 from penstock.kernel.item import SettledAttempt
 from penstock.postgres.pool import Connection
@@ -29,19 +29,21 @@ class DispatchLog:
 
     async def record(self, db: Connection, attempts: Sequence[SettledAttempt]) -> None:
         """Log settled attempts of one lease, in the transaction that settles them."""
-        logged = [
-            (each, each.preloaded)
-            for each in attempts
-            if isinstance(each.preloaded, LoadedPayment) and each.outcome in STATUS_AFTER
-        ]
-        if not logged:
+        if not attempts:
             return
-        first, payment = logged[0]
+        logged = [
+            (each, each.preloaded.payment_id)
+            for each in attempts
+            # A payment without a context is only a reference, and its attempt has failed.
+            if isinstance(each.preloaded, LoadedPayment | PaymentRef)
+            and each.outcome in STATUS_AFTER
+        ]
+        # Also without a dispatch among them: they may be the last ones of their batch.
         await db.execute(
             LOG_DISPATCHES,
-            first.token,
-            payment.item_type,
-            [each.payment_id for _, each in logged],
+            attempts[0].token,
+            self.lane,
+            [payment_id for _, payment_id in logged],
             [STATUS_AFTER[each.outcome] for each, _ in logged],
             [each.reason for each, _ in logged],
         )

@@ -1,4 +1,4 @@
-"""Phase B, built in: execute the payments of a claimed batch in one transaction.
+"""Phase B, built in: execute the payments of a claimed batch in one transaction, or a few.
 
 The guard, the instructions, the follow-ups and the new status are committed together. A crash
 before the commit leaves payments that are still scheduled; after it, a repeat finds that they are
@@ -7,6 +7,7 @@ not, and does nothing. So an attempt with an unknown ending may be repeated.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TypeAlias
 from uuid import UUID
 
@@ -41,6 +42,8 @@ REFUSED_ROW = (
     asyncpg.IntegrityConstraintViolationError,
     asyncpg.ProgramLimitExceededError,
 )
+
+TRANSACTION_MAX = 5_000  # As many instructions as the outbox takes at once; a lane may claim more.
 
 SCHEDULED = "SCHEDULED"
 NO_PAYMENT = Dead("there is no payment with this id")
@@ -93,8 +96,16 @@ class BuiltInEngine:
     execute: Execute
     notify: NotifyStep
     post_process: PostProcess = post_process_nothing
+    transaction_max: int = TRANSACTION_MAX
 
     async def handle_many(self, items: list[Item[LoadedPayment]]) -> list[Outcome]:
+        """Execute payments together, up to `transaction_max` in one transaction."""
+        outcomes: list[Outcome] = []
+        for first in range(0, len(items), self.transaction_max):
+            outcomes += await self._run_part(items[first : first + self.transaction_max])
+        return outcomes
+
+    async def _run_part(self, items: Sequence[Item[LoadedPayment]]) -> list[Outcome]:
         """Execute payments together; if the database refuses one of them, each for itself."""
         try:
             return await self._run(items)
@@ -121,7 +132,7 @@ class BuiltInEngine:
         outcomes: dict[str, Outcome] = {}
         wanted: list[tuple[LoadedPayment, str]] = []
         for row in rows:
-            item = items[row[0]]
+            item = items[row["payment_id"]]
             outcome = _ended_before(item, row)
             if outcome is None:
                 wanted.append((item.payload, row["created_by"]))
@@ -133,7 +144,7 @@ class BuiltInEngine:
             refused |= await self._move_and_execute(db, executions)
         outcomes |= dict.fromkeys((each.payment.payment_id for each in executions), DONE)
         outcomes |= {payment_id: Dead(reason) for payment_id, reason in refused.items()}
-        await self.notify(db, news_of(executions, refused))
+        await self.notify(db, notifications_of(executions, refused))
         return outcomes
 
     async def _move_and_execute(
@@ -177,15 +188,14 @@ def _ended_before(item: Item[LoadedPayment], row: Row) -> Outcome | None:
     The payment is locked: nobody cancels or reschedules it any more. A worker that was suspended
     for longer than its lease may come after that.
     """
-    _, status, reason, item_id, scheduled_at, *_ = row
-    if status == "REJECTED":
-        return Dead(reason or "rejected")
-    if status != SCHEDULED:
+    if row["status"] == "REJECTED":
+        return Dead(row["reason"] or "rejected")
+    if row["status"] != SCHEDULED:
         return DONE
-    if item_id != item.id:
+    if row["item_id"] != item.id:
         return OTHER_ITEM
-    if scheduled_at > item.due_at:
-        return Snooze(scheduled_at - item.due_at, "it was rescheduled after the claim")
+    if row["scheduled_at"] > item.due_at and row["due_in"] > 0:
+        return Snooze(timedelta(seconds=row["due_in"]), "it was rescheduled after the claim")
     return None
 
 
@@ -212,7 +222,7 @@ def _read_contexts(
     return executions, refused
 
 
-def news_of(
+def notifications_of(
     executions: Sequence[Execution], refused: Mapping[str, str]
 ) -> list[tuple[Notify, Notification]]:
     """Return what is to be said about payments, and to whom."""

@@ -7,7 +7,7 @@ from penstock.contract.http import Call, Content, Endpoint, NoParameters, Reply,
 from penstock.contract.ndjson import NDJSON
 from penstock.domains.payments import batch, inspect, operate, wire
 from penstock.domains.payments.accept import PaymentBatcher
-from penstock.domains.payments.story import Elsewhere, read_story
+from penstock.domains.payments.story import DomainReaders, read_story
 
 REPEATED = {"Idempotency-Hit": "true"}  # The response shows the payment that existed before.
 STREAM_BYTES_MAX = 2 * 1024 * 1024 * 1024  # A million payments of 2 KB.
@@ -18,7 +18,7 @@ class Api:
     """The handlers that need the steps of phase A, and the one that reads in other domains."""
 
     batcher: PaymentBatcher
-    elsewhere: Elsewhere
+    readers: DomainReaders
 
     async def schedule(
         self, call: Call[NoParameters, wire.NewPayment]
@@ -41,7 +41,7 @@ class Api:
         """Show a payment and what happened to it."""
         async with call.connection() as db:
             detail = await inspect.read_payment(db, call.parameters.payment_id)
-            return wire.to_wire_story(detail, await read_story(db, detail, self.elsewhere))
+            return wire.to_wire_story(detail, await read_story(db, detail, self.readers))
 
     async def reschedule_payment(
         self, call: Call[wire.PaymentRef, wire.Reschedule]
@@ -73,7 +73,9 @@ async def list_payments(call: Call[wire.PaymentQuery, None]) -> wire.PaymentPage
     )
 
 
-async def cancel_payment(call: Call[wire.PaymentRef, wire.Because | None]) -> wire.PaymentDetail:
+async def cancel_payment(
+    call: Call[wire.PaymentRef, wire.PaymentCancellation | None],
+) -> wire.PaymentDetail:
     """Cancel a payment that no worker has claimed."""
     payment_id = call.parameters.payment_id
     reason = None if call.body is None else call.body.reason

@@ -17,17 +17,31 @@ from msgspec import Struct
 from penstock.base.errors import PenstockError
 from penstock.base.log import Logger
 from penstock.domains.payments.payment import Notify
+from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import CONNECTION_LOST, Connection
+from penstock.postgres.statement import statement
+
+HAS_TABLE = statement(__package__, "has_table.sql")
 
 NOBODY = Notify()
+
+# Errors that say nothing about the notification. What moves the payment is repeated after them: the
+# attempt of a worker, the activity of a workflow, or a result, which is kept until it is applied.
+TRY_AGAIN = (
+    *CONNECTION_LOST,
+    DatabaseAway,
+    asyncpg.TransactionRollbackError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.OperatorInterventionError,  # Such as a query that was cancelled.
+)
 
 
 class Notification(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of one payment. Accounts are left out: events go to many receivers.
 
-    `moved_at` is when a result moved it, in the transaction that accepts the news. A payment may
-    come to the same status again, which is other news; the first ones of an execution, which
-    happens once, have none.
+    `moved_at` is when a result moved it, in the transaction that accepts the notification. A
+    payment may come to the same status again, which is another notification; the first ones of an
+    execution, which happens once, have none.
     """
 
     payment_id: str
@@ -45,7 +59,7 @@ class Notification(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """The key of the follow-ups: the same for the same news, and for no other."""
+        """The key of the follow-ups: the same for the same notification, and for no other."""
         content = sha256(msgspec.json.encode(self)).hexdigest()[:8]
         return f"{key_prefix(self.payment_id)}-{self.status.lower()}-{content}"
 
@@ -81,20 +95,44 @@ class MailNotification(Struct, frozen=True, kw_only=True):
         return "\n".join(lines) + "\n"
 
 
-NewsT = TypeVar("NewsT", Notification, MailNotification)
+NotificationT = TypeVar("NotificationT", Notification, MailNotification)
 
 # Accept follow-ups in the transaction of the connection.
-SendNews: TypeAlias = Callable[[Connection, Sequence[NewsT]], Awaitable[None]]
-SendEvents: TypeAlias = SendNews[Notification]
-SendMails: TypeAlias = SendNews[MailNotification]
+SendNotifications: TypeAlias = Callable[[Connection, Sequence[NotificationT]], Awaitable[None]]
+SendEvents: TypeAlias = SendNotifications[Notification]
+SendMails: TypeAlias = SendNotifications[MailNotification]
 # The last step of an execution, and what follows a result: sends the requested notifications.
 NotifyStep: TypeAlias = Callable[
     [Connection, Sequence[tuple[Notify, Notification]]], Awaitable[None]
 ]
 
 
-async def send_nothing(_db: Connection, _news: Sequence[object]) -> None:
+async def send_nothing(_db: Connection, _notifications: Sequence[object]) -> None:
     """Send nothing."""
+
+
+def where_table_exists(
+    table: str, send: SendNotifications[NotificationT]
+) -> SendNotifications[NotificationT]:
+    """Return what sends if the database has the table, and otherwise nothing.
+
+    For a process that does not run the domain of the table: what is sent about a payment must not
+    depend on which worker moves it.
+    """
+    is_there = False
+
+    async def send_or_not(db: Connection, notifications: Sequence[NotificationT]) -> None:
+        nonlocal is_there
+        is_there = is_there or await has_table(db, table)
+        if is_there:
+            await send(db, notifications)
+
+    return send_or_not
+
+
+async def has_table(db: Connection, table: str) -> bool:
+    """Return whether the database has a table, such as `penstock.mail`."""
+    return await db.fetchval(HAS_TABLE, table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,35 +143,46 @@ class Notifier:
     send_mails: SendMails
     log: Logger
 
-    async def __call__(self, db: Connection, news: Sequence[tuple[Notify, Notification]]) -> None:
+    async def __call__(
+        self, db: Connection, notifications: Sequence[tuple[Notify, Notification]]
+    ) -> None:
         """Accept the follow-ups of payments, in the transaction that moves them."""
-        events = [about for whom, about in news if whom.event]
+        events = [about for whom, about in notifications if whom.event]
         if events:
             await self._send(db, self.send_events, events, kind="event")
-        mails = [MailNotification(to=whom.mail, about=about) for whom, about in news if whom.mail]
+        mails = [
+            MailNotification(to=whom.mail, about=about)
+            for whom, about in notifications
+            if whom.mail
+        ]
         if mails:
             await self._send(db, self.send_mails, mails, kind="mail")
 
     async def _send(
-        self, db: Connection, send: SendNews[NewsT], news: Sequence[NewsT], *, kind: str
+        self,
+        db: Connection,
+        send: SendNotifications[NotificationT],
+        notifications: Sequence[NotificationT],
+        *,
+        kind: str,
     ) -> None:
-        """Send in a savepoint: a failed notification must not stop the payment.
+        """Send in a savepoint: a notification that is refused must not stop the payment.
 
         If one of many is refused, each is sent for itself, so that it costs no other.
         """
         try:
             async with db.transaction():
-                await send(db, news)
-        except CONNECTION_LOST:
+                await send(db, notifications)
+        except TRY_AGAIN:
             raise
         except (asyncpg.PostgresError, PenstockError) as refused:
-            if len(news) > 1:
-                for each in news:
+            if len(notifications) > 1:
+                for each in notifications:
                     await self._send(db, send, [each], kind=kind)
             else:
                 self.log.error(
-                    "payment_news.refused",
+                    "notification.refused",
                     name=kind,
-                    payment_id=news[0].payment_id,
+                    payment_id=notifications[0].payment_id,
                     reason=type(refused).__name__,
                 )

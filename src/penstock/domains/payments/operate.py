@@ -1,6 +1,6 @@
 """Cancel and reschedule a payment until a worker has claimed it. Both are audited with the item.
 
-Sums of days are locked before slots, as phase A does it.
+A payment is locked before the sums of days, and these before slots, as phase A does it.
 """
 
 from datetime import date, datetime
@@ -34,9 +34,9 @@ RESCHEDULE_PAYMENT = statement(__package__, "reschedule_payment.sql")
 
 
 async def cancel(db: Connection, payment_id: str, *, who: str, reason: str | None = None) -> None:
-    """Cancel a scheduled payment; a repeat is harmless.
+    """Cancel a scheduled payment, also one whose item is held or dead; a repeat is harmless.
 
-    Raises PaymentClaimed once a worker has claimed it, also if the payment is dead or done.
+    Raises PaymentClaimed once a worker has claimed it, and after it was dispatched.
     """
     async with db.transaction():
         row = await _lock(db, payment_id)

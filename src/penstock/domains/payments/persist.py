@@ -12,6 +12,7 @@ from penstock.kernel import driver
 from penstock.postgres.statement import statement
 
 LOOK_UP_PAYMENTS = statement(__package__, "look_up_payments.sql")
+LOCK_UNFINISHED = statement(__package__, "lock_unfinished.sql")
 PERSIST_PAYMENTS = statement(__package__, "persist_payments.sql")
 
 
@@ -33,6 +34,23 @@ async def look_up(connection: object, drafts: Sequence[Draft], at: datetime | No
     rows = zip(*(each or () for each in columns), strict=True)
     known = {stored.payment_id: stored for stored in map(_to_stored, rows)}
     return LookedUp(known, frozenset(found_types), now)
+
+
+async def look_up_and_lock(
+    connection: object, drafts: Sequence[Draft], at: datetime | None
+) -> LookedUp:
+    """Do the same as `look_up`, and lock those that were persisted and not enqueued.
+
+    They are about to be enqueued. Verbs of operators lock a payment before the sum of its day, and
+    so this comes before the rules, which lock sums.
+    """
+    found = await look_up(connection, drafts, at)
+    unfinished = [each.payment_id for each in found.known.values() if each.is_unfinished]
+    if not unfinished:
+        return found
+    await driver.fetch_row(connection, LOCK_UNFINISHED, (unfinished,), lane=LANE)
+    # Somebody may have cancelled or enqueued them while the lock was waited for.
+    return await look_up(connection, drafts, at)
 
 
 async def persist(connection: object, drafts: Sequence[Draft], now: datetime) -> frozenset[str]:

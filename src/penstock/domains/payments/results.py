@@ -64,15 +64,15 @@ class PaymentResults:
         if not rows:
             return
         payments = {row["payment_id"]: row for row in rows}
-        news: list[tuple[Notify, Notification]] = []
+        notifications: list[tuple[Notify, Notification]] = []
         statuses: dict[ResultStatus, None] = dict.fromkeys(each.status for each in results)
         for status in statuses:
             of_status = [
                 each for each in results if each.status == status and each.payment_id in payments
             ]
             moved = await self._move(db, status, of_status)
-            news += [_news(payments[each.payment_id], each) for each in moved]
-        await self.notify(db, [each for each in news if each[0] != NOBODY])
+            notifications += [_notification(payments[each.payment_id], each) for each in moved]
+        await self.notify(db, [each for each in notifications if each[0] != NOBODY])
 
     async def _move(
         self, db: Connection, status: ResultStatus, results: Sequence[PaymentResult]
@@ -86,7 +86,7 @@ class PaymentResults:
         )
         moved = {row[0] for row in rows}
         if status == "PROCESSING":
-            # The built-in engine has moved it before: what is new is the reference, and no news.
+            # The built-in engine has moved it before: only the reference is new.
             await self._note_references(
                 db, [each for each in results if each.payment_id not in moved]
             )
@@ -101,7 +101,7 @@ class PaymentResults:
 _whom = msgspec.json.Decoder(Notify)
 
 
-def _news(row: Row, result: PaymentResult) -> tuple[Notify, Notification]:
+def _notification(row: Row, result: PaymentResult) -> tuple[Notify, Notification]:
     return _whom.decode(row["notify"]), Notification(
         payment_id=result.payment_id,
         status=result.status,

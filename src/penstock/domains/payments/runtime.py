@@ -23,7 +23,7 @@ from penstock.domains.payments.notify import NotifyStep, send_nothing
 from penstock.domains.payments.results import PaymentResults
 from penstock.domains.payments.schedule import Payments
 from penstock.domains.payments.steps import STEPS, Steps
-from penstock.domains.payments.story import NOWHERE, Elsewhere
+from penstock.domains.payments.story import NO_READERS, DomainReaders
 from penstock.domains.payments.stuck import StuckPayments
 from penstock.postgres.statement import statement
 
@@ -39,12 +39,12 @@ def build(
     notify: NotifyStep = send_nothing,
     engines: Mapping[Engine, HandlePayments] = NO_ENGINES,
     steps: Steps = STEPS,
-    elsewhere: Elsewhere = NOWHERE,
+    readers: DomainReaders = NO_READERS,
 ) -> Runtime:
     """Build the domain; `steps` are those of phase A.
 
     `engines` execute payments, by the name in the row of their item type. `notify` tells of
-    results that are applied late. `elsewhere` reads what other domains know of a payment.
+    results that are applied late. `readers` read what other domains know of a payment.
     """
     payments = Payments(pool=resources.pool, steps=steps)
     run = Engines(by_name=engines).handle_many
@@ -76,7 +76,7 @@ def build(
             Service(name="payments.stuck", run=StuckPayments(pool=resources.pool).run),
         ],
         endpoints=[
-            *endpoints(Api(batcher=PaymentBatcher(payments), elsewhere=elsewhere)),
+            *endpoints(Api(batcher=PaymentBatcher(payments), readers=readers)),
             *control.endpoints(),
         ],
         apis=[payments],

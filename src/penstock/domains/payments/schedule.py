@@ -20,7 +20,7 @@ from penstock.domains.payments.payment import (
     ScheduleResult,
     Stored,
 )
-from penstock.domains.payments.persist import look_up
+from penstock.domains.payments.persist import look_up, look_up_and_lock
 from penstock.domains.payments.steps import STEPS, Steps
 from penstock.kernel import driver
 from penstock.postgres.pool import Pool
@@ -179,7 +179,7 @@ async def admit(
 
     All in one transaction: what the rules have counted and locked is what `persist` adds to.
     """
-    found = await look_up(connection, drafts, at)
+    found = await look_up_and_lock(connection, drafts, at)
     fresh = [each for each in drafts if each.payment_id not in found.known]
     typed = [each for each in fresh if each.payment.item_type in found.item_types]
     ruled = await steps.apply_rules(connection, typed, found.at) if typed else ()

@@ -109,7 +109,7 @@ async def read_nothing(_db: Queries, _prefix: str) -> tuple[()]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elsewhere:
+class DomainReaders:
     """What reads the parts of the story that other domains have."""
 
     read_slot: ReadSlot = read_no_slot
@@ -118,7 +118,7 @@ class Elsewhere:
     read_mails: ReadMails = read_nothing
 
 
-NOWHERE = Elsewhere()  # No other domain knows anything.
+NO_READERS = DomainReaders()  # No other domain knows anything.
 
 
 class Story(Struct, frozen=True, kw_only=True):
@@ -131,7 +131,7 @@ class Story(Struct, frozen=True, kw_only=True):
     mails: Sequence[MailStory]
 
 
-async def read_story(db: Queries, detail: PaymentDetail, elsewhere: Elsewhere) -> Story:
+async def read_story(db: Queries, detail: PaymentDetail, readers: DomainReaders) -> Story:
     """Return what happened to a payment, as far as the domains of this process know it."""
     payment = detail.payment
     attempts = [] if detail.item is None else await read_attempts(db, ItemId(detail.item.id))
@@ -140,14 +140,14 @@ async def read_story(db: Queries, detail: PaymentDetail, elsewhere: Elsewhere) -
         slot=(
             None
             if payment.item_id is None
-            else await elsewhere.read_slot(db, ItemId(payment.item_id))
+            else await readers.read_slot(db, ItemId(payment.item_id))
         ),
         attempts=[msgspec.convert(each, Attempt, from_attributes=True) for each in attempts],
         instruction=(
             None
             if payment.outbox_id is None
-            else await elsewhere.read_instruction(db, payment.outbox_id)
+            else await readers.read_instruction(db, payment.outbox_id)
         ),
-        events=await elsewhere.read_events(db, prefix),
-        mails=await elsewhere.read_mails(db, prefix),
+        events=await readers.read_events(db, prefix),
+        mails=await readers.read_mails(db, prefix),
     )

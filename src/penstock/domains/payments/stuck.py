@@ -1,8 +1,7 @@
-"""Payments whose execution was started and does not go on, such as on a terminated workflow.
+"""Payments that do not go on: dispatched and not executed, or persisted and not enqueued.
 
-Their items are done, so no other gauge shows them. The status of a payment has no index: a service
-looks through the payments of the last days, a page at a time, and notes what it finds in a small
-table, which the gauge counts.
+A terminated workflow leaves either, and no lane shows them. The status has no index: a service
+looks through the last days, a page at a time, and notes them in a small table, which is counted.
 """
 
 import asyncio
@@ -14,6 +13,7 @@ from penstock.postgres.pool import Pool, database_away
 from penstock.postgres.statement import statement
 
 NOTE_STUCK = statement(__package__, "note_stuck.sql")
+NOTE_UNFINISHED = statement(__package__, "note_unfinished.sql")
 FORGET_MOVED = statement(__package__, "forget_moved.sql")
 
 INTERVAL = timedelta(seconds=5)
@@ -29,7 +29,8 @@ class StuckPayments:
     """The service that notes stuck payments; any number of processes may run it."""
 
     pool: Pool
-    _page_ends_at: tuple[datetime, str] | None = field(default=None, init=False)
+    _last_dispatch: int | None = field(default=None, init=False)
+    _last_payment: tuple[datetime, str] | None = field(default=None, init=False)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Look at a page per interval until `stop` is set. Raises DatabaseAway; supervise it."""
@@ -40,10 +41,19 @@ class StuckPayments:
                 await asyncio.wait_for(stop.wait(), INTERVAL.total_seconds())
 
     async def look_once(self, *, now: datetime | None = None) -> None:
-        """Look at the next page, from the newest payment on; after the oldest, start again."""
-        before_at, before_id = self._page_ends_at or (None, None)
+        """Look at the next pages, from the newest on; after the oldest, start again."""
         await self.pool.execute(FORGET_MOVED)
-        last = await self.pool.fetchrow(
-            NOTE_STUCK, before_at, before_id, GRACE, WINDOW, PAGE_MAX, STUCK_MAX, now
+        await self._note_stuck(now)
+        await self._note_unfinished(now)
+
+    async def _note_stuck(self, now: datetime | None) -> None:
+        self._last_dispatch = await self.pool.fetchval(
+            NOTE_STUCK, self._last_dispatch, GRACE, WINDOW, PAGE_MAX, STUCK_MAX, now
         )
-        self._page_ends_at = None if last is None else (last["scheduled_at"], last["payment_id"])
+
+    async def _note_unfinished(self, now: datetime | None) -> None:
+        before_at, before_id = self._last_payment or (None, None)
+        last = await self.pool.fetchrow(
+            NOTE_UNFINISHED, before_at, before_id, GRACE, WINDOW, PAGE_MAX, STUCK_MAX, now
+        )
+        self._last_payment = None if last is None else (last["scheduled_at"], last["payment_id"])

@@ -81,7 +81,7 @@ class NewPayment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     notify: Notify = Notify()
 
 
-class Because(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PaymentCancellation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Why, if the operator says so; it is kept in the audit."""
 
     reason: Reason | None = None
@@ -256,9 +256,9 @@ def to_wire_payment(found: inspect.PaymentView) -> Payment:
     return msgspec.convert(found, Payment, from_attributes=True)
 
 
-def to_wire_story(found: inspect.PaymentDetail, told: story.Story) -> PaymentStory:
+def to_wire_story(found: inspect.PaymentDetail, timeline: story.Story) -> PaymentStory:
     """Return a payment with its story for a response."""
-    parts = msgspec.structs.asdict(to_wire_detail(found)) | msgspec.structs.asdict(told)
+    parts = msgspec.structs.asdict(to_wire_detail(found)) | msgspec.structs.asdict(timeline)
     return PaymentStory(**parts)
 
 

@@ -176,12 +176,17 @@ async def opened_scene(
     dsn: str, clock: FakeClock, ledger: Ledger, *others: Domain
 ) -> AsyncGenerator[Scene]:
     """Open an app whose rail is the ledger."""
-    domains = [webhooks.DOMAIN, mail.DOMAIN, replace(outbox.DOMAIN, build=_outbox(ledger, clock))]
+    domains = [webhooks.DOMAIN, mail.DOMAIN, ledger_outbox(ledger, clock)]
     async with (
         Penstock(dsn=dsn, domains=[*domains, *(others or (payments.DOMAIN,))]) as app,
         called(app, create_app(app)) as callers,
     ):
         yield Scene(app=app, client=callers.admin, clock=clock, ledger=ledger)
+
+
+def ledger_outbox(ledger: Ledger, clock: FakeClock) -> Domain:
+    """Return the composed outbox, whose rail is the ledger."""
+    return replace(outbox.DOMAIN, build=_outbox(ledger, clock))
 
 
 def _outbox(ledger: Ledger, clock: FakeClock) -> Any:

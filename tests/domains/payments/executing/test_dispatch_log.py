@@ -8,7 +8,10 @@ from typing import Any, LiteralString, cast
 import asyncpg
 import pytest
 
+from penstock.domains.payments.dispatch_log import DispatchLog
 from penstock.domains.payments.lanes import LANE
+from penstock.domains.payments.loader import PaymentRef
+from penstock.kernel.item import DONE, ItemId, SettledAttempt
 from penstock.kernel.retain import open_days, retain
 from tests.domains.payments.executing.scene import Scene
 from tests.fault.waiting import until
@@ -46,6 +49,53 @@ async def test_a_complete_batch_has_one_row_with_its_counts(scene: Scene) -> Non
     (failed,) = [row for row in await scene.log() if row["action"] == "DISPATCH_FAILED"]
     assert (failed["payment_id"], failed["status_after"]) == ("p-2", "DEAD")
     assert failed["detail"].startswith("rail_type: ")
+
+
+async def test_a_payment_without_a_context_is_a_failed_dispatch(scene: Scene) -> None:
+    """Its item is dead; an auditor who asks why it was never paid finds the row."""
+    await scene.app.pool.execute(
+        """SELECT penstock.enqueue('payment', '{"payment_id": "p-9"}', owner => 'payments')"""
+    )
+
+    await scene.run_payments()
+
+    failed, complete = await scene.log()
+    assert (failed["payment_id"], failed["action"]) == ("p-9", "DISPATCH_FAILED")
+    assert (failed["status_after"], failed["item_type"]) == ("DEAD", "PAYMENT")
+    assert failed["detail"] == "the payment has no context"
+    assert complete["action"] == "BATCH_COMPLETE"
+    assert json.loads(complete["detail"]) == {"dispatched": 0, "failed": 1}
+
+
+async def test_a_batch_whose_last_part_waits_is_complete(scene: Scene) -> None:
+    """A payment that was given back was no dispatch, and the batch is over nevertheless."""
+    await scene.schedule("p-1", "p-2")
+    await scene.claim_and_stall()
+    pool, log = scene.app.pool, DispatchLog(lane=LANE, meter=scene.app.meter)
+    token = await pool.fetchval("SELECT token FROM penstock.lease")
+
+    async with pool.acquire() as db, db.transaction():
+        await log.record(db, [an_attempt("p-1", "done", token=token)])
+        await db.execute("DELETE FROM penstock.lease")
+        await log.record(db, [an_attempt("p-2", "snooze", token=token)])
+
+    rows = await scene.log()
+    assert [row["action"] for row in rows] == ["DISPATCHED", "BATCH_COMPLETE"]
+    assert json.loads(rows[1]["detail"]) == {"dispatched": 1, "failed": 0}
+
+
+def an_attempt(payment_id: str, outcome: str, *, token: int) -> SettledAttempt:
+    return SettledAttempt(
+        item_id=ItemId(1),
+        token=token,
+        attempt=1,
+        claimed_at=datetime.now(UTC),
+        duration_ms=1,
+        ending=DONE,
+        outcome=outcome,
+        reason=None,
+        preloaded=PaymentRef(payment_id),
+    )
 
 
 async def test_a_batch_that_is_settled_in_parts_is_complete_once(scene: Scene) -> None:

@@ -13,10 +13,18 @@ from penstock.base.clock import FakeClock
 from penstock.compose import payments
 from penstock.contract import Resources, Runtime
 from penstock.domains.outbox.control.limits import AmountLimits, put_limits
-from penstock.domains.payments.execute import BuiltInEngine, Executed, Execution, Refused
+from penstock.domains.outbox.enqueue import BATCH_MAX
+from penstock.domains.payments.execute import (
+    TRANSACTION_MAX,
+    BuiltInEngine,
+    Executed,
+    Execution,
+    Refused,
+)
+from penstock.domains.payments.notify import send_nothing
 from penstock.domains.payments.runtime import build as build_domain
 from penstock.kernel.api_keys import create_key
-from penstock.kernel.item import Done
+from penstock.kernel.item import DONE, Done, Snooze
 from penstock.kernel.sweep import rescue
 from penstock.postgres.pool import Connection
 from tests.api.scene import caller
@@ -130,8 +138,23 @@ async def test_a_worker_that_lost_its_lease_does_not_execute_a_rescheduled_payme
 
     outcomes = await go_on()
 
-    assert sorted(type(each).__name__ for each in outcomes) == ["Done", "Snooze"]
+    (snoozed,) = [each for each in outcomes if isinstance(each, Snooze)]
+    assert timedelta(0) < snoozed.after < timedelta(days=1), "it waits from now on, not from then"
+    assert [type(each) for each in outcomes if each is not snoozed] == [Done]
     assert (await scene.status("p-1"), await scene.status("p-2")) == ("SCHEDULED", "PROCESSING")
+
+
+async def test_a_rescheduled_payment_whose_new_instant_has_come_is_executed(
+    scene: Scene,
+) -> None:
+    """Whoever holds it may execute it then; to wait once more would make it late."""
+    await scene.schedule("p-1")
+    go_on = await scene.claim_and_stall()
+    await scene.app.pool.execute("UPDATE penstock.payment SET scheduled_at = clock_timestamp()")
+
+    assert await go_on() == [DONE]
+
+    assert await scene.status("p-1") == "PROCESSING"
 
 
 async def test_an_instruction_that_is_refused_ends_only_its_own_payment(scene: Scene) -> None:
@@ -268,6 +291,31 @@ async def test_each_step_can_be_replaced(dsn: str, clock: FakeClock, ledger: Led
 
         assert called == ["execute 2", "post-process ['p-1']", "notify 2"]
         assert (await scene.status("p-1"), await scene.status("p-2")) == ("PROCESSING", "REJECTED")
+
+
+async def test_a_batch_that_the_outbox_does_not_take_at_once_is_executed_in_parts(
+    dsn: str, clock: FakeClock, ledger: Ledger
+) -> None:
+    """A lane may claim 10,000; refused as a whole, each of them was a transaction of its own."""
+    sizes: list[int] = []
+
+    async def execute(_db: Connection, executions: Sequence[Execution]) -> list[Executed | Refused]:
+        sizes.append(len(executions))
+        return [Executed() for _ in executions]
+
+    def build(resources: Resources) -> Runtime:
+        engine = BuiltInEngine(
+            pool=resources.pool, execute=execute, notify=send_nothing, transaction_max=2
+        )
+        return build_domain(resources, engines={"builtin": engine.handle_many})
+
+    async with opened_scene(dsn, clock, ledger, replace(payments.DOMAIN, build=build)) as scene:
+        await scene.schedule(*(f"p-{number}" for number in range(5)))
+        attempted = await scene.run_payments()
+
+    assert sizes == [2, 2, 1]
+    assert [each.outcome for each in attempted] == [DONE] * 5
+    assert TRANSACTION_MAX <= BATCH_MAX
 
 
 async def test_a_payment_that_the_database_refuses_does_not_hold_back_its_batch(

@@ -1,14 +1,21 @@
 """What the rail says about executed payments, and who is told: in one transaction, and once."""
 
 import json
-from typing import Any
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, LiteralString
 
+import pytest
 from httpx import Response
 
+from penstock import Penstock
+from penstock.base.settings import read_once
 from penstock.domains.outbox.rails.registry import RailRow, put_rail
 from penstock.domains.outbox.reconcile.results import sign
+from penstock.kernel.item import Retry
+from penstock.testing import run_due
 from tests.domains.outbox.sending.ledger import Ledger
-from tests.domains.payments.executing.scene import LEASE_OVER, Scene
+from tests.domains.payments.executing.scene import LEASE_OVER, Scene, ledger_outbox
 from tests.domains.payments.scene import read_gauge
 
 SECRET = "what the rail signs with"
@@ -272,6 +279,59 @@ async def test_a_failed_notification_does_not_stop_a_payment(scene: Scene) -> No
     assert await scene.mails() == []
 
 
+@pytest.mark.parametrize(
+    "condition", ["lock_not_available", "query_canceled", "serialization_failure"]
+)
+async def test_a_notification_is_not_lost_to_an_error_that_passes(
+    scene: Scene, condition: LiteralString
+) -> None:
+    """Nothing is wrong with it: the attempt is repeated, and then there is one of each."""
+    await fail_events(scene, condition)
+    await scene.schedule("p-1", notify=TELL)
+
+    (failed,) = await scene.run_payments()
+    assert isinstance(failed.outcome, Retry)
+    assert await scene.status("p-1") == "SCHEDULED"
+    await accept_events(scene)
+    scene.clock.advance(LEASE_OVER)
+    await scene.run_payments()
+
+    assert await scene.status("p-1") == "PROCESSING"
+    assert [kind for kind, _ in await scene.events()] == ["payment.processing"]
+    assert len(await scene.mails()) == 1
+
+
+async def test_a_result_is_kept_while_its_notification_cannot_be_accepted(scene: Scene) -> None:
+    """The rail has paid: the payment is moved a minute later, with its notification."""
+    await scene.schedule("p-1", notify=TELL)
+    await scene.run_payments()
+    await fail_events(scene, "lock_not_available")
+    await scene.run()
+    assert await scene.status("p-1") == "PROCESSING"
+
+    await accept_events(scene)
+    assert await scene.apply_kept() == 1
+
+    assert await scene.status("p-1") == "SETTLED"
+    assert [kind for kind, _ in await scene.events()] == ["payment.processing", "payment.settled"]
+
+
+async def test_a_worker_of_the_outbox_alone_sends_the_notifications_of_a_result(
+    scene: Scene, dsn: str, *, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is sent about a payment must not depend on which worker has talked to its rail."""
+    await scene.schedule("p-1", notify=TELL)
+    await scene.run_payments()
+
+    with only_domain("outbox", monkeypatch):
+        async with Penstock(dsn=dsn, domains=[ledger_outbox(ledger, scene.clock)]) as rail_worker:
+            await run_due(rail_worker, scene.clock)
+
+    assert await scene.status("p-1") == "SETTLED"
+    assert [kind for kind, _ in await scene.events()] == ["payment.processing", "payment.settled"]
+    assert len(await scene.mails()) == 2
+
+
 async def test_an_instruction_of_somebody_else_moves_no_payment(scene: Scene) -> None:
     """The outbox may be used beside payments, also with the same ids."""
     await scene.app.pool.execute("UPDATE penstock.lane SET enabled = false WHERE name = 'payment'")
@@ -287,6 +347,16 @@ async def test_an_instruction_of_somebody_else_moves_no_payment(scene: Scene) ->
     assert await scene.status("p-1") == "SCHEDULED"
 
 
+@contextmanager
+def only_domain(name: str, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """Let the environment name one domain; settings are read again, also afterwards."""
+    with monkeypatch.context() as patched:
+        patched.setenv("PENSTOCK_DOMAINS", name)
+        read_once.cache_clear()
+        yield
+    read_once.cache_clear()
+
+
 async def refuse_moves(scene: Scene) -> None:
     """Let every move of a payment end in a deadlock."""
     await scene.app.pool.execute(
@@ -300,6 +370,22 @@ async def refuse_moves(scene: Scene) -> None:
 
 async def allow_moves(scene: Scene) -> None:
     await scene.app.pool.execute("DROP TRIGGER deadlock ON penstock.payment")
+
+
+async def fail_events(scene: Scene, condition: LiteralString) -> None:
+    """Let every event fail with a condition of PL/pgSQL."""
+    await scene.app.pool.execute(
+        f"""
+        CREATE FUNCTION fail_events() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE {condition}; END $$;
+        CREATE TRIGGER fails BEFORE INSERT ON penstock.webhook_event_id
+        EXECUTE FUNCTION fail_events()
+        """
+    )
+
+
+async def accept_events(scene: Scene) -> None:
+    await scene.app.pool.execute("DROP TRIGGER fails ON penstock.webhook_event_id")
 
 
 async def release(scene: Scene, payment_id: str) -> None:

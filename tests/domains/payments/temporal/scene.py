@@ -20,6 +20,7 @@ from penstock.compose import payments
 from penstock.compose.temporal import TemporalSettings
 from penstock.compose.temporal_workers import WorkerName, worker_specs
 from penstock.contract import Resources, Runtime
+from penstock.domains.payments.execute import PostProcess, post_process_nothing
 from penstock.domains.payments.lanes import LANE
 from penstock.domains.payments.schedule import Payments
 from penstock.domains.payments.steps import Steps
@@ -81,7 +82,11 @@ class TemporalScene:
         """Run workers of Temporal while the body runs; with the steps of the app, or others."""
         app = self.payments.app
         specs = worker_specs(
-            app.resources, self.client, names, steps=steps or app.api(Payments).steps
+            app.resources,
+            self.client,
+            names,
+            steps=steps or app.api(Payments).steps,
+            execution=app.api(payments.ExecutionSteps),
         )
         async with self.running([self.own(spec) for spec in specs]):
             yield
@@ -113,9 +118,9 @@ class TemporalScene:
                 pass
             stop.set()
 
-    async def start(self, payment_id: str) -> None:
+    async def start(self, payment_id: str, *, context: str | None = None) -> None:
         """Start the workflow of a payment, whoever else may execute it."""
-        context = await self.context(payment_id)
+        context = context or await self.context(payment_id)
         execution = NewWorkflow(
             id=f"exec-payment-{payment_id}",
             type="PaymentExecWorkflow",
@@ -188,13 +193,18 @@ def activities_of(history: Sequence[HistoryEvent]) -> list[str]:
 
 @asynccontextmanager
 async def opened_on_temporal(
-    dsn: str, clock: FakeClock, ledger: Ledger, *, target: str
+    dsn: str,
+    clock: FakeClock,
+    ledger: Ledger,
+    *,
+    target: str,
+    post_process: PostProcess = post_process_nothing,
 ) -> AsyncGenerator[TemporalScene]:
     """Open an app that starts its workflows on a server."""
     chosen = TemporalSettings(temporal_target=target)
 
     def build(resources: Resources) -> Runtime:
-        return payments.build(resources, temporal=chosen)
+        return payments.build(resources, temporal=chosen, post_process=post_process)
 
     domain = replace(payments.DOMAIN, build=build)
     async with opened_scene(dsn, clock, ledger, domain) as opened:

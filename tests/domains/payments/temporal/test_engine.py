@@ -1,18 +1,33 @@
 """The engine `temporal`: a worker claims payments and starts one workflow for each."""
 
+import asyncio
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from penstock.base.clock import FakeClock
+from penstock.compose import payments
+from penstock.compose.temporal import TemporalSettings
+from penstock.contract import Resources, Runtime
+from penstock.domains.payments.temporal.engine import (
+    GROUP,
+    TOO_SLOW,
+    NewExecution,
+    NotStarted,
+    start_in_groups,
+)
 from penstock.kernel.item import Done, Retry
 from tests.domains.outbox.sending.ledger import Ledger
+from tests.domains.payments.executing.scene import opened_scene
 from tests.domains.payments.temporal.scene import TemporalScene, opened_on_temporal
-from tests.temporal_server import TemporalServer
+from tests.temporal_server import TemporalServer, silent_server
 
 MINUTE = timedelta(minutes=1)
 CYCLE = timedelta(seconds=5)
+USE_TEMPORAL = "UPDATE penstock.payment_item_type SET engine = 'temporal'"
 TOO_LARGE = "x" * 3_000_000  # Temporal takes 2 MB.
 
 
@@ -174,6 +189,79 @@ async def test_an_outage_of_temporal_does_not_use_up_attempts(
         log = await scene.payments.log(payment_ids[0])
         assert [each["action"] for each in log] == ["DISPATCH_FAILED"] * 4 + ["DISPATCHED"]
         assert "temporal: unavailable" in log[0]["detail"]
+
+
+async def test_a_server_that_hangs_does_not_use_up_attempts(
+    dsn: str, *, clock: FakeClock, ledger: Ledger, mortal_temporal: TemporalServer
+) -> None:
+    """A batch of several groups ends with the first: with all, its handler would be cut off."""
+    target = mortal_temporal.target
+    async with opened_on_temporal(dsn, clock, ledger, target=target) as scene:
+        first, *payment_ids = scene.ids(1 + 7 * GROUP)
+        await scene.payments.schedule(first)
+        await scene.payments.run_payments()  # It has connected.
+        await scene.payments.schedule(*payment_ids)
+        await scene.payments.set_lane(max_attempts=1, batch_size=len(payment_ids))
+        mortal_temporal.suspend()
+
+        outcomes = [each.outcome for each in await scene.payments.run_payments()]
+
+        assert len(outcomes) == len(payment_ids)
+        assert all(isinstance(each, Retry) for each in outcomes), outcomes[0]
+        assert all("temporal: unavailable" in str(each) for each in outcomes)
+        assert set(await scene.payments.item_states()) == {"done", "scheduled"}
+
+
+async def test_a_server_that_never_answers_does_not_use_up_attempts(
+    dsn: str, *, clock: FakeClock, ledger: Ledger
+) -> None:
+    """Each start would wait for a connection of its own, one after another."""
+    async with silent_server() as target:
+        chosen = TemporalSettings(temporal_target=target)
+
+        def build(resources: Resources) -> Runtime:
+            return payments.build(resources, temporal=chosen)
+
+        domain = replace(payments.DOMAIN, build=build)
+        async with opened_scene(dsn, clock, ledger, domain) as scene:
+            await scene.schedule("p-1", "p-2", "p-3")
+            await scene.set_lane(max_attempts=1)
+            await scene.app.pool.execute(USE_TEMPORAL)
+
+            outcomes = [each.outcome for each in await scene.run_payments()]
+            states = await scene.item_states()
+
+    assert all(isinstance(each, Retry) for each in outcomes), outcomes
+    assert ["no answer within 10 s" in str(each) for each in outcomes] == [True] * 3
+    assert states == ["scheduled"] * 3
+
+
+async def test_starts_that_take_too_long_end_before_their_handler_is_cut_off() -> None:
+    """Temporal may answer just often enough that each group is tried."""
+    execution = NewExecution(
+        workflow_id="exec-payment-p-1",
+        workflow_type="PaymentExecWorkflow",
+        task_queue="exec",
+        item_id="p-1",
+        context_json="{}",
+        start_delay=timedelta(0),
+    )
+    tried: list[int] = []
+
+    async def start_for_ever(group: Sequence[NewExecution]) -> list[NotStarted | None]:
+        tried.append(len(group))
+        await asyncio.Event().wait()
+        return [None] * len(group)
+
+    async def may_start() -> bool:
+        return True
+
+    answers = await start_in_groups(
+        start_for_ever, [execution] * (2 * GROUP), may_start=may_start, within=timedelta(0)
+    )
+
+    assert answers == [TOO_SLOW] * (2 * GROUP)
+    assert tried == [GROUP]
 
 
 async def test_a_lane_that_a_schedule_dispatches_is_not_claimed_by_workers(

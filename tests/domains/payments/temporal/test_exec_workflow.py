@@ -1,6 +1,7 @@
 """The workflow of an execution: business steps only, replayable, and each payment is paid once."""
 
 import ast
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,10 +18,12 @@ from penstock.domains.payments.temporal import exec_workflow
 from penstock.domains.payments.temporal.dispatcher_workflow import DispatcherWorkflow
 from penstock.domains.payments.temporal.exec_activities import ExecActivities
 from penstock.domains.payments.temporal.exec_workflow import PaymentExecWorkflow
+from penstock.domains.payments.temporal.init_workflow import PaymentInitWorkflow
 from penstock.integrations.temporal.worker import SANDBOX, WorkerSpec
 from penstock.postgres.pool import Connection
 from tests.domains.outbox.sending.ledger import Ledger
 from tests.domains.payments.temporal.scene import SECOND, TemporalScene, activities_of
+from tests.domains.payments.temporal.test_init import request, start_init
 
 HISTORIES = Path(__file__).parent / "histories"
 STEPS = ["executePayment", "postProcess", "sendNotifications"]
@@ -48,7 +51,7 @@ def test_the_workflow_imports_nothing_of_ours_but_its_models() -> None:
 
 
 def test_the_models_are_plain() -> None:
-    """What the workflow imports imports nothing of ours either."""
+    """What the workflow imports imports nothing of Penstock either."""
     models = HISTORIES.parents[4] / "src/penstock/domains/payments/temporal/models.py"
     assert "penstock" not in models.read_text(encoding="utf-8").replace("`penstock", "")
 
@@ -135,6 +138,94 @@ async def test_a_payment_that_the_outbox_refuses_is_rejected(scene: TemporalScen
     assert [kind for kind, _ in await scene.payments.events()] == ["payment.rejected"]
 
 
+async def test_a_workflow_with_another_context_pays_nothing(
+    scene: TemporalScene, ledger: Ledger
+) -> None:
+    """A person may start one by hand, with an amount or a creditor that no rule has seen."""
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    await scene.payments.run_payments()
+    await scene.client.get_workflow_handle(f"exec-payment-{payment_id}").terminate()
+    stored = await scene.context(payment_id)
+    activities = exec_activities(scene)
+
+    for given in (json.dumps(json.loads(stored) | {"amount": "99999.00"}), "{}", "no JSON"):
+        with pytest.raises(ApplicationError, match="not the one that is stored") as failed:
+            await activities.execute_payment(payment_id, given)
+        assert failed.value.non_retryable
+    assert await scene.payments.status(payment_id) == "SCHEDULED"
+
+    assert await activities.execute_payment(payment_id, stored) == "ACCEPTED"
+    await scene.payments.run()
+    with pytest.raises(ApplicationError, match="not the one that is stored"):
+        await activities.post_process_payment(payment_id, "{}")
+    assert await scene.payments.status(payment_id) == "SETTLED"
+    assert ledger.bookings == [payment_id]
+
+
+async def test_a_context_that_is_no_json_fails_the_workflow(scene: TemporalScene) -> None:
+    """An error in the workflow itself would be repeated for ever, and nobody would see it."""
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    await scene.start(payment_id, context="no JSON")
+
+    async with scene.workers("exec"):
+        with pytest.raises(WorkflowFailureError):
+            await scene.result(payment_id)
+
+    payment = await scene.payments.payment(payment_id)
+    assert payment["status"] == "SCHEDULED"
+    assert "the context is not the one that is stored" in payment["reason"]
+
+
+async def test_functions_of_a_user_get_the_stored_type_and_version(scene: TemporalScene) -> None:
+    """They may decide by both, as with the built-in engine."""
+    (payment_id,) = scene.ids(1)
+    await scene.payments.app.pool.execute(
+        "INSERT INTO penstock.exec_rate_config (item_type) VALUES ('REFUND')"
+    )
+    await scene.payments.schedule(payment_id, item_type="REFUND")
+    await scene.payments.spoil(payment_id, version=2)
+    seen: list[Execution] = []
+
+    async def note(_db: Connection, executions: Sequence[Execution]) -> None:
+        seen.extend(executions)
+
+    activities = replace(exec_activities(scene), post_process=note)
+    context = await scene.context(payment_id)
+    await activities.execute_payment(payment_id, context)
+    await activities.post_process_payment(payment_id, context)
+
+    assert [(each.payment.item_type, each.payment.context_version) for each in seen] == [
+        ("REFUND", 2)
+    ]
+
+
+async def test_a_payment_that_the_rail_refuses_first_is_processed_further(
+    scene: TemporalScene, ledger: Ledger
+) -> None:
+    """With the built-in engine it always is: its transaction is that of the execution."""
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    ledger.orders += ["REJECTED"]
+    seen: list[str] = []
+
+    async def note(_db: Connection, executions: Sequence[Execution]) -> None:
+        seen.extend(each.payment.payment_id for each in executions)
+
+    activities = replace(exec_activities(scene), post_process=note)
+    context = await scene.context(payment_id)
+    await activities.execute_payment(payment_id, context)
+    await scene.payments.run()
+    assert await scene.payments.status(payment_id) == "REJECTED"
+
+    assert await activities.execute_payment(payment_id, context) == "ACCEPTED"
+    assert await activities.post_process_payment(payment_id, context) == "ACCEPTED"
+
+    assert seen == [payment_id]
+    assert await scene.payments.status(payment_id) == "REJECTED"
+
+
 async def test_a_rail_that_is_faster_than_the_notifications_has_the_last_word(
     scene: TemporalScene,
 ) -> None:
@@ -205,20 +296,22 @@ async def test_an_execution_that_fails_leaves_the_row_of_the_queue(scene: Tempor
 
 async def test_new_histories_are_replayed(scene: TemporalScene) -> None:
     """What a worker does now must be what it does when it reads the history again."""
-    (payment_id,) = scene.ids(1)
+    payment_id, new = scene.ids(2)
     await scene.payments.schedule(payment_id)
     await scene.use("temporal_schedule")
-    async with scene.workers("dispatch", "exec"):
+    async with scene.workers("dispatch", "exec", "init"):
         cycle = await scene.begin_dispatch()
         await scene.client.get_workflow_handle(cycle).result()
         await scene.result(payment_id)
+        init = await start_init(scene, new, request(new))
+        await scene.client.get_workflow_handle(init).result()
 
-    for workflow_id in (cycle, f"exec-payment-{payment_id}"):
+    for workflow_id in (cycle, f"exec-payment-{payment_id}", init):
         history = await scene.client.get_workflow_handle(workflow_id).fetch_history()
         await replayer().replay_workflow(history)
 
 
-@pytest.mark.parametrize("name", ["dispatcher", "payment_exec"])
+@pytest.mark.parametrize("name", ["dispatcher", "payment_exec", "payment_init"])
 async def test_recorded_histories_are_replayed(name: str) -> None:
     """A workflow that was started by an earlier release goes on with this one."""
     text = (HISTORIES / f"{name}.json").read_text(encoding="utf-8")
@@ -226,7 +319,8 @@ async def test_recorded_histories_are_replayed(name: str) -> None:
 
 
 def replayer() -> Replayer:
-    return Replayer(workflows=[DispatcherWorkflow, PaymentExecWorkflow], workflow_runner=SANDBOX)
+    workflows = [DispatcherWorkflow, PaymentExecWorkflow, PaymentInitWorkflow]
+    return Replayer(workflows=workflows, workflow_runner=SANDBOX)
 
 
 def exec_activities(scene: TemporalScene) -> ExecActivities:

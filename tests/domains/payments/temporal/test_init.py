@@ -8,12 +8,15 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import LiteralString
 
+import msgspec
 import pytest
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from penstock.base.errors import InvalidInput, PenstockError
+from penstock.domains.payments import wire
 from penstock.domains.payments.payment import Draft, NewPayment
+from penstock.domains.payments.schedule import admit
 from penstock.domains.payments.steps import STEPS, Steps
 from penstock.domains.payments.temporal.init_activities import ContextActivities
 from penstock.domains.payments.temporal.models import Schedulable
@@ -240,6 +243,28 @@ async def test_a_rejected_payment_is_not_enqueued_by_a_repeat(scene: TemporalSce
 
     assert "is REJECTED" in refused.message
     assert await scene.payments.item_states() == []
+
+
+async def test_a_payment_that_was_cancelled_unfinished_is_not_enqueued(
+    scene: TemporalScene,
+) -> None:
+    """Its item would wait for nothing, and take a slot of another payment."""
+    pool = scene.payments.app.pool
+    (payment_id,) = scene.ids(1)
+    given = wire.read_new_payment(request(payment_id), name="request")
+    draft = msgspec.structs.replace(STEPS.validate(given), created_by="test")
+    async with pool.acquire() as db, db.transaction():
+        await admit(db, [draft], steps=STEPS, at=datetime.now(UTC))
+    cancelled = await scene.payments.client.post(f"/payments/{payment_id}/cancel")
+    assert cancelled.is_success, cancelled.text
+    item = Schedulable(item_type="PAYMENT", item_id=payment_id, context_json="{}")
+
+    with pytest.raises(ApplicationError, match="is CANCELLED") as refused:
+        await ContextActivities(pool=pool).save_context_and_enqueue(item)
+
+    assert refused.value.non_retryable
+    assert await scene.payments.item_states() == []
+    assert await pool.fetchval("SELECT count(*) FROM penstock.payment_exec_context") == 0
 
 
 @pytest.mark.covers("A56", "A57", "A58")

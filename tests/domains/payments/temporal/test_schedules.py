@@ -6,54 +6,102 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 from temporalio.client import WorkflowExecutionStatus
 
-from penstock.compose.temporal_workers import make_keep
+from penstock.base.aio import spawn
+from penstock.compose.temporal_workers import make_sync
 from penstock.domains.payments.lanes import POLICY
-from penstock.domains.payments.temporal.schedules import ScheduleKeeper
-from penstock.integrations.temporal.schedule import describe_schedule
+from penstock.domains.payments.temporal.schedules import LOOKS_PER_COMPARISON, ScheduleSync
+from penstock.integrations.temporal.schedule import describe_schedule, remove_schedule
+from penstock.kernel.heartbeat import list_workers
+from penstock.kernel.why import why_lane
+from penstock.postgres.pool import Pool
 from tests.database import database_dsn, run_sql
 from tests.domains.outbox.sending.ledger import Ledger
 from tests.domains.payments.temporal.scene import PATIENCE, TemporalScene
 
 SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-def keeper(scene: TemporalScene) -> ScheduleKeeper:
+def schedules(scene: TemporalScene) -> ScheduleSync:
     resources = scene.payments.app.resources
-    return ScheduleKeeper(
+    return ScheduleSync(
         pool=resources.pool,
-        keep=make_keep(scene.client, task_queue=scene.dispatch_queue),
+        sync=make_sync(scene.client, task_queue=scene.dispatch_queue),
         log=resources.log,
     )
 
 
 @pytest.mark.covers("A60", "A93")
 async def test_a_schedule_follows_the_row_of_its_item_type(
-    scene: TemporalScene, keeper: ScheduleKeeper
+    scene: TemporalScene, schedules: ScheduleSync
 ) -> None:
     await scene.use("temporal_schedule")
     await scene.payments.set_lane(dispatch_interval=5 * SECOND)
 
-    created = await keeper.look()
-    unchanged = await keeper.look()
+    created = await schedules.look()
+    unchanged = await schedules.look()
     await scene.payments.set_lane(dispatch_interval=9 * SECOND)
-    updated = await keeper.look()
+    updated = await schedules.look()
 
     found = await describe_schedule(scene.client, "dispatch-payment")
     assert found is not None
     assert [each.every for each in found.schedule.spec.intervals] == [9 * SECOND]
     await scene.use("temporal")
-    removed = await keeper.look()
+    removed = await schedules.look()
     assert (created, unchanged, updated) == ({"PAYMENT": "created"}, {}, {"PAYMENT": "updated"})
     assert removed == {"PAYMENT": "removed"}
     assert await describe_schedule(scene.client, "dispatch-payment") is None
 
 
+async def test_a_schedule_that_was_deleted_on_temporal_is_created_again(
+    scene: TemporalScene, schedules: ScheduleSync
+) -> None:
+    """Without it nothing is dispatched, and no row changes."""
+    await scene.use("temporal_schedule")
+    await scene.payments.set_lane(dispatch_interval=HOUR)
+    await schedules.look()
+    await remove_schedule(scene.client, "dispatch-payment")
+
+    with capture_logs() as lines:
+        looks = [await schedules.look() for _ in range(2 * LOOKS_PER_COMPARISON)]
+
+    done = [each for each in looks if each]
+    assert done == [{"PAYMENT": "created"}, {"PAYMENT": "unchanged"}]
+    assert [(each["event"], each["log_level"]) for each in lines] == [
+        ("schedule.restored", "warning")
+    ]
+    assert await describe_schedule(scene.client, "dispatch-payment") is not None
+    await remove_schedule(scene.client, "dispatch-payment")
+
+
+async def test_a_lane_that_a_schedule_dispatches_has_a_worker(
+    scene: TemporalScene, schedules: ScheduleSync
+) -> None:
+    """`penstock lane why` said that no worker runs it, and a person would have started one."""
+    pool, stop = scene.payments.app.pool, asyncio.Event()
+    await scene.use("temporal_schedule")
+    before = await codes(pool)
+
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        spawn(group, schedules.run(stop))
+        while "no_worker" in await codes(pool):
+            pass
+        (running,) = await list_workers(pool, lane="payment")
+        stop.set()
+
+    assert "no_worker" in before
+    assert running.name.startswith("temporal:")
+    assert await list_workers(pool) == []
+    await remove_schedule(scene.client, "dispatch-payment")
+
+
 @pytest.mark.covers("A9", "A37", "A98")
 async def test_a_schedule_dispatches_cycle_after_cycle(
-    scene: TemporalScene, *, keeper: ScheduleKeeper, ledger: Ledger
+    scene: TemporalScene, *, schedules: ScheduleSync, ledger: Ledger
 ) -> None:
     payment_ids = scene.ids(6)
     await scene.payments.schedule(*payment_ids)
@@ -61,13 +109,13 @@ async def test_a_schedule_dispatches_cycle_after_cycle(
     await scene.payments.set_lane(dispatch_interval=SECOND, batch_size=3)
 
     async with scene.workers("dispatch", "exec"):
-        await keeper.look()
+        await schedules.look()
         async with asyncio.timeout(PATIENCE):
             while set(await scene.payments.item_states()) != {"done"}:
                 pass
         results = [await scene.result(each) for each in payment_ids]
         await scene.use("temporal")
-        await keeper.look()
+        await schedules.look()
 
     assert results == ["PROCESSING"] * 6
     batches = {each["batch_id"] for each in await scene.payments.log()}
@@ -78,34 +126,40 @@ async def test_a_schedule_dispatches_cycle_after_cycle(
 
 @pytest.mark.covers("A45")
 async def test_cycles_fail_while_the_database_is_down_and_go_on_afterwards(
-    scene: TemporalScene, *, keeper: ScheduleKeeper, dsn: str
+    scene: TemporalScene, *, schedules: ScheduleSync, ledger: Ledger, dsn: str
 ) -> None:
     """Each cycle tries anew; nothing of an earlier one is repeated, and nobody has to help."""
-    (payment_id,) = scene.ids(1)
+    waiting, later = payment_ids = scene.ids(2)
+    await scene.payments.schedule(waiting)
     await scene.use("temporal_schedule")
     await scene.payments.set_lane(dispatch_interval=SECOND)
 
-    async with scene.workers("dispatch"), asyncio.timeout(PATIENCE):
-        await keeper.look()
+    async with scene.workers("dispatch", "exec"), asyncio.timeout(PATIENCE):
+        await schedules.look()
         async with database_down(dsn):
             while not (failed := await cycles(scene, WorkflowExecutionStatus.FAILED)):
                 pass
-        await scene.payments.schedule(payment_id)
-        while not await scene.is_started(payment_id):
-            pass
+        await scene.payments.schedule(later)
+        for each in payment_ids:
+            while not await scene.is_started(each):
+                pass
+            assert await scene.result(each) == "PROCESSING"
         while not (completed := await cycles(scene, WorkflowExecutionStatus.COMPLETED)):
             pass  # Temporal's list is behind its histories.
         await scene.use("temporal")
-        await keeper.look()
+        await schedules.look()
 
     assert completed
     assert not failed & completed
-    assert await scene.payments.item_states() == ["done"]
+    for each in payment_ids:
+        assert len(await scene.runs(each)) == 1
+    await scene.payments.run()
+    assert sorted(ledger.bookings) == payment_ids
 
 
 @pytest.mark.covers("A86")
 async def test_the_default_pace_takes_83_minutes_for_500_000_payments(
-    scene: TemporalScene, keeper: ScheduleKeeper
+    scene: TemporalScene, schedules: ScheduleSync
 ) -> None:
     """The interval is that of the schedule on Temporal, and the jitter that of each start."""
     payment_ids = scene.ids(30)
@@ -113,10 +167,10 @@ async def test_the_default_pace_takes_83_minutes_for_500_000_payments(
     await scene.use("temporal_schedule")
     await scene.payments.set_lane(**POLICY)
 
-    await keeper.look()
+    await schedules.look()
     found = await describe_schedule(scene.client, "dispatch-payment")
     await scene.use("temporal")
-    await keeper.look()
+    await schedules.look()
     await scene.use("temporal_schedule")
     async with scene.workers("dispatch"):
         await scene.dispatch()
@@ -130,6 +184,11 @@ async def test_the_default_pace_takes_83_minutes_for_500_000_payments(
     delays = [await scene.start_delay(each) for each in payment_ids]
     assert max(delays) <= 4 * SECOND
     assert max(delays) - min(delays) > SECOND
+
+
+async def codes(pool: Pool) -> list[str]:
+    """Return the reasons why the lane of payments runs nothing."""
+    return [each.code for each in await why_lane(pool, "payment")]
 
 
 @asynccontextmanager

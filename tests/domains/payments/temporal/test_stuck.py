@@ -1,13 +1,20 @@
 """A payment whose workflow does not go on is seen, although its item is done."""
 
+from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from penstock.base.clock import FakeClock
+from penstock.base.errors import InvalidInput
+from penstock.base.settings import read_once
+from penstock.compose.temporal_workers import start_execution
+from penstock.domains.payments.errors import UnknownPayment
 from penstock.domains.payments.stuck import StuckPayments
+from tests.domains.outbox.sending.ledger import Ledger
 from tests.domains.payments.scene import read_gauge
 from tests.domains.payments.temporal.scene import TemporalScene
+from tests.temporal_server import TemporalServer
 
 MINUTE = timedelta(minutes=1)
 
@@ -16,6 +23,15 @@ MINUTE = timedelta(minutes=1)
 def clock() -> FakeClock:
     """A clock a little ahead of the database's, by which payments are scheduled for now."""
     return FakeClock(datetime.now(UTC) + MINUTE)
+
+
+@pytest.fixture
+def configured(temporal: TemporalServer, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """The environment names the test's server; a process reads it once."""
+    monkeypatch.setenv("TEMPORAL_TARGET", temporal.target)
+    read_once.cache_clear()
+    yield
+    read_once.cache_clear()
 
 
 async def test_a_payment_whose_workflow_was_terminated_is_counted(scene: TemporalScene) -> None:
@@ -28,6 +44,33 @@ async def test_a_payment_whose_workflow_was_terminated_is_counted(scene: Tempora
 
     assert await stuck(scene, after=11 * MINUTE) == 1
     assert await stuck(scene, after=11 * MINUTE) == 1, "counted once"
+
+
+@pytest.mark.usefixtures("configured")
+async def test_a_payment_whose_workflow_was_terminated_is_started_again(
+    scene: TemporalScene, ledger: Ledger
+) -> None:
+    """As the runbook says: a workflow that is started by hand may have other arguments."""
+    (payment_id,) = scene.ids(1)
+    await scene.payments.schedule(payment_id)
+    resources = scene.payments.app.resources
+    with pytest.raises(InvalidInput, match="waits in its lane"):
+        await start_execution(resources, payment_id)
+    await scene.payments.run_payments()
+    running = await start_execution(resources, payment_id)
+    await scene.client.get_workflow_handle(f"exec-payment-{payment_id}").terminate()
+
+    started = await start_execution(resources, payment_id)
+    async with scene.workers("exec"):
+        assert await scene.result(payment_id) == "PROCESSING"
+
+    assert (running["change"], started["change"]) == ("unchanged", "started")
+    await scene.payments.run()
+    assert ledger.bookings == [payment_id]
+    with pytest.raises(InvalidInput, match="SETTLED"):
+        await start_execution(resources, payment_id)
+    with pytest.raises(UnknownPayment):
+        await start_execution(resources, "nothing")
 
 
 async def test_a_payment_that_goes_on_is_not_counted_any_more(scene: TemporalScene) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.base.clock import FakeClock
 from penstock.compose.payments import make_notifier, send_instructions
 from penstock.compose.temporal_workers import WorkerName, worker_specs
 from penstock.domains.payments.execute import Executed, Execution, Refused
@@ -13,8 +14,10 @@ from penstock.domains.payments.steps import STEPS
 from penstock.domains.payments.temporal.exec_activities import ExecActivities
 from penstock.integrations.temporal.inspect import count_workers
 from penstock.postgres.pool import Connection
-from tests.domains.payments.temporal.scene import PATIENCE, TemporalScene
+from tests.domains.outbox.sending.ledger import Ledger
+from tests.domains.payments.temporal.scene import PATIENCE, TemporalScene, opened_on_temporal
 from tests.domains.payments.temporal.test_init import request, start_init
+from tests.temporal_server import TemporalServer
 
 AT_ONCE = {
     "dispatch": ("dispatch-task-queue", 5, 10),
@@ -48,6 +51,29 @@ async def test_a_worker_has_its_queue_and_its_numbers(
     definitions = [vars(each.__func__) for each in spec.activities]  # type: ignore[attr-defined]
     names = [each["__temporal_activity_definition"].name for each in definitions]
     assert names == ACTIVITIES[name].split()
+
+
+async def test_functions_of_an_app_run_on_every_engine(
+    dsn: str, *, clock: FakeClock, ledger: Ledger, temporal: TemporalServer
+) -> None:
+    """A payment must not be executed otherwise because its item type has another engine."""
+    seen: list[str] = []
+
+    async def note(_db: Connection, executions: Sequence[Execution]) -> None:
+        seen.extend(each.payment.payment_id for each in executions)
+
+    opened = opened_on_temporal(dsn, clock, ledger, target=temporal.target, post_process=note)
+    async with opened as scene:
+        first, second = scene.ids(2)
+        await scene.payments.schedule(first)
+        async with scene.workers("exec"):
+            await scene.payments.run_payments()
+            await scene.result(first)
+        await scene.use("builtin")
+        await scene.payments.schedule(second)
+        await scene.payments.run_payments()
+
+    assert seen == [first, second]
 
 
 @pytest.mark.covers("A64")

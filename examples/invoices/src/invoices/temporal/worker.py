@@ -5,6 +5,7 @@ import os
 
 from temporalio import activity
 from temporalio.client import Client
+from temporalio.envconfig import ClientConfig
 from temporalio.worker import Worker
 
 from invoices.temporal.workflow import InvoiceExecWorkflow
@@ -21,8 +22,8 @@ async def send_invoice(number: str, customer: str) -> str:
 
 
 async def main() -> None:
-    """Execute invoices on the server that TEMPORAL_TARGET names."""
-    client = await Client.connect(os.environ.get("TEMPORAL_TARGET", "localhost:7233"))
+    """Execute invoices on the server, and in the namespace, that Penstock uses."""
+    client = await connect()
     worker = Worker(
         client,
         task_queue=TASK_QUEUE,
@@ -30,6 +31,18 @@ async def main() -> None:
         activities=[send_invoice],
     )
     await worker.run()
+
+
+async def connect() -> Client:
+    """Return a client by Temporal's own environment; TEMPORAL_TARGET is stronger, as in Penstock.
+
+    The namespace, TLS and the API key are in it too: TEMPORAL_NAMESPACE, TEMPORAL_TLS and others.
+    """
+    options = ClientConfig.load_client_connect_config()
+    options.setdefault("target_host", "localhost:7233")
+    if target := os.environ.get("TEMPORAL_TARGET"):
+        options["target_host"] = target
+    return await Client.connect(**options)
 
 
 if __name__ == "__main__":

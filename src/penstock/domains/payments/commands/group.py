@@ -2,17 +2,17 @@
 
 import click
 
-from penstock.domains.payments.commands.elsewhere import MakeElsewhere
 from penstock.domains.payments.commands.inspect import list_, show
 from penstock.domains.payments.commands.operate import cancel, reschedule
+from penstock.domains.payments.commands.readers import MakeReaders
 from penstock.domains.payments.commands.rules import limit, rule
 from penstock.domains.payments.commands.schedule import schedule
 
 VERBS = (schedule, show, list_, cancel, reschedule, limit, rule)
 
 
-def payment_group(make_elsewhere: MakeElsewhere) -> click.Group:
-    """Return the group; its verbs find `make_elsewhere` as the context's object."""
+def payment_group(make_readers: MakeReaders) -> click.Group:
+    """Return the group; its verbs find `make_readers` as the context's object."""
 
     @click.group(name="payment")
     @click.pass_context
@@ -21,7 +21,7 @@ def payment_group(make_elsewhere: MakeElsewhere) -> click.Group:
 
         JSON output has the field names of the REST API.
         """
-        context.obj = make_elsewhere
+        context.obj = make_readers
 
     for verb in VERBS:
         payment.add_command(verb)

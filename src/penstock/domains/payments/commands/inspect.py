@@ -11,7 +11,7 @@ from penstock.console.database import ask, data_dir_option
 from penstock.console.output import json_option, print_json, print_record, print_rows
 from penstock.console.values import LIMIT, parse_when
 from penstock.domains.payments import wire
-from penstock.domains.payments.commands.elsewhere import find_elsewhere
+from penstock.domains.payments.commands.readers import find_readers
 from penstock.domains.payments.inspect import (
     PaymentDetail,
     PaymentFilter,
@@ -41,11 +41,11 @@ SHOWN = (
 @json_option
 def show(*, payment_id: str, data_dir: Path | None, as_json: bool) -> None:
     """Show a payment and what happened to it; with --json, in each domain."""
-    elsewhere = find_elsewhere()
+    readers = find_readers()
 
     async def read(db: Connection) -> tuple[PaymentDetail, Story]:
         detail = await read_payment(db, payment_id)
-        return detail, await read_story(db, detail, elsewhere)
+        return detail, await read_story(db, detail, readers)
 
     detail, story = ask(data_dir, read)
     if as_json:

@@ -1,5 +1,6 @@
 -- Log the dispatches of one lease, and that the batch is complete if they were its last: then the lease
--- is gone, in this transaction. Parts of the batch that were settled earlier are counted too.
+-- is gone, in this transaction. Parts of the batch that were settled earlier are counted too. The lane, $2,
+-- has one item type.
 WITH dispatch AS MATERIALIZED (
     SELECT payment_id, status_after, detail,
         CASE status_after WHEN 'DISPATCHED' THEN 'DISPATCHED' ELSE 'DISPATCH_FAILED' END AS action
@@ -20,8 +21,10 @@ WITH dispatch AS MATERIALIZED (
 )
 INSERT INTO penstock.dispatch_audit_log
     (batch_id, item_type, payment_id, action, status_before, status_after, detail)
-SELECT penstock.dispatch_batch_id($1), $2, payment_id, action, status_before, status_after, detail
-FROM (
+SELECT penstock.dispatch_batch_id($1), t.item_type, payment_id, action, status_before, status_after,
+    detail
+FROM penstock.payment_item_type AS t
+CROSS JOIN (
     SELECT 1 AS place, payment_id, action, 'CLAIMED' AS status_before, status_after, detail
     FROM dispatch
     UNION ALL
@@ -29,4 +32,5 @@ FROM (
         json_build_object('dispatched', dispatched, 'failed', failed)::text
     FROM counted
 ) AS logged
+WHERE t.lane = $2
 ORDER BY place;

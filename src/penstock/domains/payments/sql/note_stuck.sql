@@ -1,28 +1,30 @@
--- Note payments of one page that are still SCHEDULED or ACCEPTED although their items were dispatched
--- longer ago than $3; return the last payment of the page. Attempts are looked up one by one: with a join
+-- Note payments of one page of the log that are still SCHEDULED or ACCEPTED although they were dispatched
+-- longer ago than $2; return the last row of the page, unless it is older than $3. By the time of the
+-- dispatch: a payment may have waited in its lane for days. Payments are looked up one by one: with a join
 -- the planner may scan them all.
 WITH clock AS MATERIALIZED (
-    SELECT coalesce($7::timestamptz, now()) AS at
+    SELECT coalesce($6::timestamptz, now()) AS at
 ), page AS MATERIALIZED (
-    SELECT payment_id, scheduled_at, item_id, status
-    FROM penstock.payment
-    WHERE (scheduled_at, payment_id)
-            < (coalesce($1::timestamptz, (SELECT at FROM clock) - $3::interval), coalesce($2::text, ''))
-        AND scheduled_at >= (SELECT at FROM clock) - $4::interval
-    ORDER BY scheduled_at DESC, payment_id DESC
-    LIMIT $5
+    SELECT audit_id, payment_id, action, created_at
+    FROM penstock.dispatch_audit_log
+    WHERE audit_id < coalesce($1::bigint, 9223372036854775807)
+    ORDER BY audit_id DESC
+    LIMIT $4
 ), noted AS (
     INSERT INTO penstock.payment_stuck (payment_id)
     SELECT page.payment_id
     FROM page
     CROSS JOIN LATERAL (
-        SELECT FROM penstock.attempt
-        WHERE item_id = page.item_id AND outcome = 'done'
-            AND settled_at < (SELECT at FROM clock) - $3::interval
+        SELECT FROM penstock.payment AS p
+        WHERE p.payment_id = page.payment_id AND p.status IN ('SCHEDULED', 'ACCEPTED')
         LIMIT 1
-    ) AS dispatched
-    WHERE page.status IN ('SCHEDULED', 'ACCEPTED')
-    LIMIT greatest(0, $6 - (SELECT count(*) FROM penstock.payment_stuck))
+    ) AS waiting
+    WHERE page.action = 'DISPATCHED' AND page.created_at < (SELECT at FROM clock) - $2::interval
+    LIMIT greatest(0, $5 - (SELECT count(*) FROM penstock.payment_stuck))
     ON CONFLICT DO NOTHING
 )
-SELECT scheduled_at, payment_id FROM page ORDER BY scheduled_at, payment_id LIMIT 1;
+SELECT audit_id
+FROM page
+WHERE created_at >= (SELECT at FROM clock) - $3::interval
+ORDER BY audit_id
+LIMIT 1;

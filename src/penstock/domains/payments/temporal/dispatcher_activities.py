@@ -46,6 +46,9 @@ BATCH_ID = statement(__package__, "batch_id.sql")
 ELAPSED = statement(__package__, "elapsed.sql")
 MAY_START = statement(__package__, "may_start.sql")
 
+# How far ahead of now a cycle starts the workflows of a lane with a rate: a pause cannot call back
+# what was started with a delay.
+AHEAD_MAX = timedelta(minutes=1)
 RETURNED = Returned()  # Not started: the item goes back as it was.
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -70,7 +73,7 @@ class DispatcherActivities:
     async def claim_batch(self, config: DispatchConfig) -> ClaimedBatch:
         """Claim up to a batch of due items; the schedule keeps the interval, not the lane."""
         began_at = monotonic()
-        interval = timedelta(seconds=config.dispatch_interval_secs)
+        ahead = min(AHEAD_MAX, timedelta(seconds=config.dispatch_interval_secs))
         async with self.pool.acquire() as db:
             lane = await read_lane(db, config.lane)
             # With a rate, a cycle claims the slots up to the next one.
@@ -80,10 +83,11 @@ class DispatcherActivities:
                 Cursor(),
                 limit=config.batch_size,
                 worker=self.worker,
-                slots=SlotRange(ahead=interval, waits_for_cycle=False),
+                slots=SlotRange(ahead=ahead, waits_for_cycle=False),
             )
-            self.meter.observe(metrics.CYCLE_SECONDS, monotonic() - began_at, lane=lane.name)
             if not isinstance(found, Lease):
+                # The cycle ends here; one that has claimed items ends when they are settled.
+                self._observe_cycle(lane, monotonic() - began_at)
                 return ClaimedBatch()
             self.meter.count(metrics.CLAIMS, lane=lane.name)
             self.meter.count(metrics.CLAIMED, len(found.items), lane=lane.name)
@@ -100,6 +104,7 @@ class DispatcherActivities:
             lane = await read_lane(db, config.lane)
             payments = await load_payments(db, _to_items(batch, lane))
             elapsed: timedelta = await db.fetchval(ELAPSED, _claimed_at(batch))
+            elapsed_at = monotonic()
         wanted = [
             new_execution(config, payment, start_in=start_in * MILLISECOND - elapsed)
             for payment, start_in in zip(payments, batch.start_in_ms, strict=True)
@@ -117,6 +122,7 @@ class DispatcherActivities:
             for claimed in _to_claimed(batch, lane, payments)
         ]
         is_recorded = await self._settle(lane, batch, ended)
+        self._observe_cycle(lane, elapsed.total_seconds() + monotonic() - elapsed_at)
         return DispatchResults(
             started=[each.claimed.key or "" for each in ended if isinstance(each.ending, Done)],
             failed={
@@ -142,6 +148,9 @@ class DispatcherActivities:
             self.log.info("dispatch.recorded", **line)
         else:
             self.log.warning("dispatch.overran", **line)
+
+    def _observe_cycle(self, lane: Lane, seconds: float) -> None:
+        self.meter.observe(metrics.CYCLE_SECONDS, seconds, lane=lane.name)
 
     async def _settle(self, lane: Lane, batch: ClaimedBatch, ended: Sequence[Ended]) -> bool:
         """Write the outcomes under the lease of the batch; return whether it was still held."""

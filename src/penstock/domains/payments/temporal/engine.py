@@ -5,9 +5,10 @@ as long as the namespace keeps closed workflows; the payment's own status guards
 ever.
 """
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import TypeAlias
@@ -15,7 +16,9 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from penstock.base.clock import Clock, instant
+from penstock.base.errors import InvalidInput
 from penstock.base.log import Logger
+from penstock.domains.payments.errors import UnknownPayment
 from penstock.domains.payments.loader import LoadedPayment
 from penstock.domains.payments.temporal.models import DispatchConfig, exec_workflow_id
 from penstock.kernel.item import DONE, Item, Outcome, Retry, Snooze
@@ -25,8 +28,13 @@ from penstock.postgres.statement import statement
 READ_DISPATCH_CONFIG = statement(__package__, "read_dispatch_config.sql")
 
 IS_ENABLED = statement(__package__, "is_enabled.sql")
+READ_EXECUTION = statement(__package__, "read_execution.sql")
 
+STARTABLE = frozenset({"SCHEDULED", "ACCEPTED"})  # A payment whose steps are not all done.
 GROUP = 100  # Workflows started between two looks at the lane: as many as are started at once.
+# For all starts of a batch. A handler, and a step of the dispatcher, may take a minute: an attempt
+# that is cut off then would count, whereas a start that Temporal did not answer does not.
+START_WITHIN = timedelta(seconds=40)
 # After a start that Temporal did not answer: about one cycle later.
 RETRY_AFTER = timedelta(seconds=5)
 PAUSED = Snooze(RETRY_AFTER, "the lane was paused before the start")
@@ -52,6 +60,8 @@ class NotStarted(Struct, frozen=True):
     reason: str
     is_refused: bool
 
+
+TOO_SLOW = NotStarted("temporal: unavailable: the starts took too long", is_refused=False)
 
 # Starts workflows; an id that was started before counts as started.
 StartExecutions: TypeAlias = Callable[
@@ -93,17 +103,35 @@ async def start_in_groups(
     executions: Sequence[NewExecution],
     *,
     may_start: Callable[[], Awaitable[bool]],
+    within: timedelta = START_WITHIN,
 ) -> list[NotStarted | None]:
-    """Start workflows until `may_start` says no; return the answers of those that were tried.
+    """Start workflows until `may_start` says no; return the answers up to there.
 
-    A kill switch is then followed by the starts of one group at most.
+    A kill switch is then followed by the starts of one group at most. After a group of which
+    Temporal has not answered a single start, the rest are not tried and have the same answer.
     """
+    ends_at = asyncio.get_running_loop().time() + within.total_seconds()
     answers: list[NotStarted | None] = []
     for first in range(0, len(executions), GROUP):
         if not await may_start():
             break
-        answers += await start(executions[first : first + GROUP])
+        group = await _start_until(ends_at, start, executions[first : first + GROUP])
+        answers += group
+        if all(each is not None and not each.is_refused for each in group):
+            answers += [group[-1]] * (len(executions) - len(answers))
+            break
     return answers
+
+
+async def _start_until(
+    ends_at: float, start: StartExecutions, executions: Sequence[NewExecution]
+) -> Sequence[NotStarted | None]:
+    """Start workflows; those that were started without an answer are recognised by their ids."""
+    try:
+        async with asyncio.timeout_at(ends_at):
+            return await start(executions)
+    except TimeoutError:
+        return [TOO_SLOW] * len(executions)
 
 
 def new_execution(
@@ -119,6 +147,29 @@ def new_execution(
         context_json=payment.context_json,
         start_delay=max(timedelta(0), start_in) + jitter,
     )
+
+
+async def read_execution(db: Connection, payment_id: str) -> NewExecution:
+    """Return the workflow of a payment that was dispatched, for a person who starts it again.
+
+    Raises UnknownPayment, and InvalidInput for a payment that waits or has been executed.
+    """
+    row = await db.fetchrow(READ_EXECUTION, payment_id)
+    if row is None:
+        raise UnknownPayment(payment_id)
+    if row["is_waiting"]:
+        raise InvalidInput("payment_id", "the payment waits in its lane, which starts it")
+    if row["status"] not in STARTABLE:
+        raise InvalidInput("payment_id", f"the payment is {row['status']}: nothing is left to do")
+    payment = LoadedPayment(
+        payment_id=row["payment_id"],
+        item_type=row["item_type"],
+        engine=row["engine"],
+        context_json=row["context_json"],
+        context_version=row["context_version"],
+    )
+    config = await read_dispatch_config(db, payment.item_type)
+    return new_execution(replace(config, jitter_window_ms=0), payment, start_in=timedelta(0))
 
 
 def to_outcome(failure: NotStarted | None) -> Outcome:

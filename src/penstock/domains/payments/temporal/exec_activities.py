@@ -1,13 +1,14 @@
 """The steps of an execution on Temporal: the same functions that the built-in engine calls.
 
-Each step is one transaction that locks the payment and acts only if its status says so, because
-Temporal may run an activity twice. A step that finds the payment further on changes nothing.
+Each step is one transaction that locks the payment and acts only if its status says so: Temporal
+may run an activity twice. It executes the stored context; the argument of the workflow has to be
+the same, because a person may start one with another amount, which no rule has seen.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeAlias
 
 import msgspec
 from temporalio import activity
@@ -16,14 +17,13 @@ from temporalio.exceptions import ApplicationError
 from penstock.base.log import Logger
 from penstock.base.uuid_v7 import uuids_v7
 from penstock.domains.payments.execute import (
-    LOCK_PAYMENTS,
     REJECT_PAYMENTS,
     SCHEDULED,
     Execute,
     Executed,
     Execution,
     PostProcess,
-    news_of,
+    notifications_of,
     post_process_nothing,
 )
 from penstock.domains.payments.loader import LoadedPayment, read_context
@@ -36,25 +36,24 @@ from penstock.domains.payments.temporal.models import (
     REPORT_FAILURE,
 )
 from penstock.kernel.settle import to_text
-from penstock.postgres.pool import Connection, Pool
+from penstock.postgres.pool import Connection, Pool, Row
 from penstock.postgres.statement import statement
 
 ACCEPT_EXECUTED = statement(__package__, "accept_executed.sql")
+LOCK_PAYMENT = statement(__package__, "lock_payment.sql")
 MOVE_NOTIFIED = statement(__package__, "move_notified.sql")
 NOTE_FAILURE = statement(__package__, "note_failure.sql")
 
-UNTOUCHED, UNTOLD = frozenset({SCHEDULED}), frozenset({ACCEPTED})
-# Where a payment may be after its execution. The rail may be faster than the notifications.
-EXECUTED = frozenset({ACCEPTED, "PROCESSING", "SETTLED", "RETURNED", "UNKNOWN"})
-
+UNKNOWN_PAYMENT = "UNKNOWN_PAYMENT"  # In place of a status, if there is no such payment.
 NOT_DUE_WAIT_MAX = timedelta(minutes=1)
-
-ExecutionStep: TypeAlias = Callable[[Connection, Execution], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecActivities:
-    """The activities of the PaymentExecWorkflow; each returns the status of the payment."""
+    """The activities of the PaymentExecWorkflow; each returns the status of the payment.
+
+    They fail for good if `context_json` is not the context that is stored for the payment.
+    """
 
     pool: Pool
     log: Logger
@@ -68,19 +67,42 @@ class ExecActivities:
 
         Fails, and is repeated by Temporal, while the payment is not due.
         """
-        status = await self._run(payment_id, context_json, expected=UNTOUCHED, step=self._execute)
-        # The result of an earlier run of this activity may have been lost.
-        return ACCEPTED if status in EXECUTED else status
+        async with self._locked(payment_id) as (db, row):
+            if row is None or row["status"] != SCHEDULED:
+                status = self._leave(payment_id, row)
+                # The result of an earlier run of this activity may have been lost.
+                return ACCEPTED if row is not None and row["is_executed"] else status
+            if row["due_in"] > 0:
+                raise _not_due(row["due_in"])
+            payment = _to_payment(row, context_json)
+            try:
+                execution = _to_execution(payment, row)
+            except msgspec.DecodeError as malformed:
+                return await self._reject(db, payment_id, f"context: {malformed}")
+            return await self._execute(db, execution)
 
     @activity.defn(name=POST_PROCESS)
     async def post_process_payment(self, payment_id: str, context_json: str) -> str:
-        """Do what else belongs to an executed payment, however far it is. May be repeated."""
-        return await self._run(payment_id, context_json, expected=EXECUTED, step=self._post_process)
+        """Do what else belongs to an executed payment, however far it is. May be repeated.
+
+        The rail may be faster, and have settled or refused it by now.
+        """
+        async with self._locked(payment_id) as (db, row):
+            if row is None or not row["is_executed"]:
+                return self._leave(payment_id, row)
+            await self.post_process(db, [_to_execution(_to_payment(row, context_json), row)])
+        return ACCEPTED
 
     @activity.defn(name=NOTIFY)
     async def send_notifications(self, payment_id: str, context_json: str) -> str:
         """Send the requested notifications, in the transaction of ACCEPTED → PROCESSING."""
-        return await self._run(payment_id, context_json, expected=UNTOLD, step=self._notify)
+        async with self._locked(payment_id) as (db, row):
+            if row is None or row["status"] != ACCEPTED:
+                return self._leave(payment_id, row)
+            execution = _to_execution(_to_payment(row, context_json), row)
+            await self.notify(db, notifications_of([execution], {}))
+            await db.execute(MOVE_NOTIFIED, [payment_id])
+        return "PROCESSING"
 
     @activity.defn(name=REPORT_FAILURE)
     async def report_failure(self, payment_id: str, reason: str) -> str:
@@ -90,24 +112,18 @@ class ExecActivities:
             await db.execute(NOTE_FAILURE, payment_id, to_text(f"execution failed: {reason}"))
         return "FAILED"
 
-    async def _run(
-        self, payment_id: str, context_json: str, *, expected: frozenset[str], step: ExecutionStep
-    ) -> str:
-        """Run a step if the payment, which is locked meanwhile, is in an expected status."""
+    @asynccontextmanager
+    async def _locked(self, payment_id: str) -> AsyncGenerator[tuple[Connection, Row | None]]:
+        """Run the body in a transaction that has locked the payment."""
         async with self.pool.acquire() as db, db.transaction():
-            row = await db.fetchrow(LOCK_PAYMENTS, [payment_id])
-            status = "UNKNOWN_PAYMENT" if row is None else row["status"]
-            if row is None or status not in expected:
-                # Another transaction was first: a run of this activity, the rail, or a person.
-                self.log.warning("payment.not_moved", payment_id=payment_id, status=status)
-                return status
-            if status == SCHEDULED and row["due_in"] > 0:
-                raise _not_due(row["due_in"])
-            try:
-                execution = _to_execution(payment_id, context_json, row["created_by"])
-            except msgspec.DecodeError as malformed:
-                return await self._reject(db, payment_id, f"context: {malformed}")
-            return await step(db, execution)
+            yield db, await db.fetchrow(LOCK_PAYMENT, payment_id)
+
+    def _leave(self, payment_id: str, row: Row | None) -> str:
+        """Say that a step has nothing to do; return the status of the payment."""
+        status: str = UNKNOWN_PAYMENT if row is None else row["status"]
+        # Another transaction was first: a run of this activity, the rail, or a person.
+        self.log.warning("payment.not_moved", payment_id=payment_id, status=status)
+        return status
 
     async def _execute(self, db: Connection, execution: Execution) -> str:
         payment_id = execution.payment.payment_id
@@ -116,21 +132,12 @@ class ExecActivities:
             await db.execute(ACCEPT_EXECUTED, [payment_id], [answer.outbox_id])
             return ACCEPTED
         status = await self._reject(db, payment_id, answer.reason)
-        await self.notify(db, news_of([execution], {payment_id: answer.reason}))
+        await self.notify(db, notifications_of([execution], {payment_id: answer.reason}))
         return status
 
     async def _reject(self, db: Connection, payment_id: str, reason: str) -> str:
         await db.execute(REJECT_PAYMENTS, [payment_id], [to_text(reason)])
         return "REJECTED"
-
-    async def _post_process(self, db: Connection, execution: Execution) -> str:
-        await self.post_process(db, [execution])
-        return ACCEPTED
-
-    async def _notify(self, db: Connection, execution: Execution) -> str:
-        await self.notify(db, news_of([execution], {}))
-        await db.execute(MOVE_NOTIFIED, [execution.payment.payment_id])
-        return "PROCESSING"
 
 
 def _not_due(due_in: float) -> ApplicationError:
@@ -143,18 +150,38 @@ def _not_due(due_in: float) -> ApplicationError:
     return ApplicationError("the payment is not due yet", type="NotDue", next_retry_delay=wait)
 
 
-def _to_execution(payment_id: str, context_json: str, created_by: str) -> Execution:
-    payment = LoadedPayment(
-        payment_id=payment_id,
-        item_type="PAYMENT",
-        engine="temporal",
-        context_json=context_json,
-        context_version=0,
+def _to_payment(row: Row, given_json: str) -> LoadedPayment:
+    """Return the payment as it is stored; raises ApplicationError if another context was given."""
+    stored_json: str | None = row["context_json"]
+    if stored_json is None or not _is_same(stored_json, given_json):
+        raise ApplicationError(
+            "the context is not the one that is stored for the payment",
+            type="ContextDiffers",
+            non_retryable=True,
+        )
+    return LoadedPayment(
+        payment_id=row["payment_id"],
+        item_type=row["item_type"],
+        engine=row["engine"],
+        context_json=stored_json,
+        context_version=row["context_version"],
     )
+
+
+def _is_same(stored_json: str, given_json: str) -> bool:
+    """Compare by value: spaces and the order of keys mean nothing."""
+    try:
+        return msgspec.json.decode(given_json) == msgspec.json.decode(stored_json)
+    except msgspec.DecodeError:
+        return False
+
+
+def _to_execution(payment: LoadedPayment, row: Row) -> Execution:
+    """Return the payment with its context; raises msgspec.DecodeError if that is not one."""
     (outbox_id,) = uuids_v7(1)
     return Execution(
         payment=payment,
         context=read_context(payment),
-        created_by=created_by,
+        created_by=row["created_by"],
         outbox_id=outbox_id,
     )

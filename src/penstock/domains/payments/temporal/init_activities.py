@@ -37,6 +37,7 @@ from penstock.kernel.driver import translated
 from penstock.postgres.pool import Connection, Pool
 from penstock.postgres.statement import statement
 
+READ_STATUS = statement(__package__, "read_status.sql")
 SAVE_CONTEXT = statement(__package__, "save_context.sql")
 REJECT_UNFINISHED = statement(__package__, "reject_unfinished.sql")
 
@@ -150,20 +151,36 @@ class ContextActivities:
     async def save_context_and_enqueue(self, item: Schedulable) -> str:
         """Save the context and enqueue the item in one transaction; a repeat changes nothing."""
         exec_time = None if item.exec_time is None else datetime.fromisoformat(item.exec_time)
-        async with rejecting(self.pool, item.item_id, item_type=item.item_type):
-            async with self.pool.acquire() as db:
-                with translated(item.item_type):
-                    scheduled_at: datetime | None = await db.fetchval(
-                        SAVE_CONTEXT,
-                        item.item_type,
-                        item.item_id,
-                        item.context_json,
-                        item.context_version,
-                        exec_time,
-                    )
-            if scheduled_at is None:
-                raise PaymentClaimed(item.item_id, "REJECTED")
+        async with (
+            rejecting(self.pool, item.item_id, item_type=item.item_type),
+            self.pool.acquire() as db,
+            db.transaction(),
+        ):
+            with translated(item.item_type):
+                row = await db.fetchrow(
+                    SAVE_CONTEXT,
+                    item.item_type,
+                    item.item_id,
+                    item.context_json,
+                    item.context_version,
+                    exec_time,
+                )
+            assert row is not None, "one row for each item"
+            if row["is_new"]:
+                await _check_unfinished(db, item)
+        scheduled_at: datetime = row["scheduled_at"]
         return scheduled_at.isoformat()
+
+
+async def _check_unfinished(db: Connection, item: Schedulable) -> None:
+    """Raise PaymentClaimed for a payment that has ended before it had an item.
+
+    Read after the payment got its item, which has locked it: a person may cancel it meanwhile. The
+    item, and the slot that it has taken, are then rolled back.
+    """
+    status = await db.fetchval(READ_STATUS, item.item_id, item.item_type)
+    if status not in {None, "SCHEDULED"}:
+        raise PaymentClaimed(item.item_id, status)
 
 
 @contextmanager
