@@ -131,7 +131,7 @@ def detail(of: Measurement, key: str, unit: str) -> Measurement:
 
 
 def named(of: Measurement, subject: str) -> Measurement:
-    """Return a measurement under another name, for a row that holds it against another of ours."""
+    """Return a measurement under another name, for a row that compares two of Penstock."""
     return Measurement(
         subject=subject, what=of.what, value=of.value, unit=of.unit, reason=of.reason
     )

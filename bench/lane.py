@@ -62,7 +62,7 @@ class Lane:
         )
 
     async def submit(self, number: int) -> float:
-        """Enqueue one inside a transaction of ours."""
+        """Enqueue one inside its own transaction."""
         transaction = self._producer.transaction()
         await transaction.start()
         await self._app.enqueue(LANE, payload(number), connection=self._producer)

@@ -125,7 +125,7 @@ async def _against_all(bench: Bench, *, size: int, mails: int) -> list[Row]:
         theirs[1].append(await _loop(bench, loop, size=size, at_once=AT_ONCE))
         theirs[2].append(await _source(bench, mails, size=size, keeps=False))
         theirs[3].append(await _source(bench, mails, size=size, keeps=True))
-        theirs[4].append(await _office(bench, office, mails, size=size))
+        theirs[4].append(await _post_office(bench, office, mails, size=size))
     name = f"mails of {size // 1_000} kB, {AT_ONCE} connections"
     worst = min(own, key=lambda each: each.detail.get("per_connection", 0.0))
     rows = [
@@ -227,7 +227,7 @@ async def _source(bench: Bench, mails: int, *, size: int, keeps: bool) -> Measur
     return await tried(bench, run, what=f"mails of {size:,} bytes", unit="/s", subject=name)
 
 
-async def _office(bench: Bench, subject: Subject, mails: int, *, size: int) -> Measurement:
+async def _post_office(bench: Bench, subject: Subject, mails: int, *, size: int) -> Measurement:
     """Let django-post_office send from its own queue on the same server."""
     few = min(subject.items_max, mails // 2)
 

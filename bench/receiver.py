@@ -20,7 +20,7 @@ import uvloop
 
 from bench.process import listening
 
-TOLD_SECONDS_MAX: Final = 30.0
+READ_SECONDS_MAX: Final = 30.0
 SLOW_SECONDS: Final = 0.5
 OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
@@ -35,15 +35,15 @@ class Receiver:
 
     async def arrivals(self) -> Arrivals:
         """Return the id and the instant of each request that gets an answer, in their order."""
-        return [(id_, at) for id_, at in cast("Arrivals", await self._told("arrivals"))]
+        return [(id_, at) for id_, at in cast("Arrivals", await self._read("arrivals"))]
 
     async def count(self) -> int:
         """Return how many ids have arrived."""
-        return cast("int", await self._told("count"))
+        return cast("int", await self._read("count"))
 
-    async def _told(self, what: str) -> object:
+    async def _read(self, what: str) -> object:
         def read() -> object:
-            with urlopen(f"{self.url}{what}", timeout=TOLD_SECONDS_MAX) as answer:
+            with urlopen(f"{self.url}{what}", timeout=READ_SECONDS_MAX) as answer:
                 return json.load(answer)
 
         return await asyncio.to_thread(read)
@@ -67,7 +67,7 @@ class _Notes:
         self.arrivals.append((webhook_id, time.time()))
         self.ids.add(webhook_id)
 
-    def tell(self, path: bytes) -> bytes:
+    def to_json(self, path: bytes) -> bytes:
         return json.dumps(self.arrivals if path == b"/arrivals" else len(self.ids)).encode()
 
 
@@ -93,7 +93,7 @@ class _Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         if self._parser.get_method() == b"GET":
-            body = self._notes.tell(self._path)
+            body = self._notes.to_json(self._path)
             head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
             self._transport.write(head % len(body) + body)
             self._transport.close()

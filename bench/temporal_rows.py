@@ -25,7 +25,7 @@ from penstock.base.aio import alongside
 from penstock.compose import payments
 from penstock.compose.domains import BUILT_IN
 from penstock.compose.temporal import TemporalSettings
-from penstock.compose.temporal_workers import make_keep, worker_specs
+from penstock.compose.temporal_workers import make_sync, worker_specs
 from penstock.domains.payments.lanes import LANE
 from penstock.domains.payments.loader import Engine
 from penstock.domains.payments.payment import NewPayment, Party
@@ -151,9 +151,9 @@ async def dispatching(
         async with app.pool.acquire() as db:
             await set_lane(db, LANE, who=WHO, **(WITHOUT_JITTER | policy))
             await db.execute(SET_ENGINE, engine)
-            keep = make_keep(on.client)
+            sync = make_sync(on.client)
             for row in await list_item_types(db):
-                await keep(row)
+                await sync(row)
         await app.api(Payments).schedule_many([_payment(number) for number in range(count)])
         specs = worker_specs(
             app.resources, on.client, ["dispatch", "exec"], steps=app.api(Payments).steps

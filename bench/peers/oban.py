@@ -49,7 +49,7 @@ class ObanQueue:
             )
 
     async def submit(self, number: int) -> float:
-        """Enqueue one inside a transaction of ours."""
+        """Enqueue one inside its own transaction."""
         async with self._connection.transaction():
             await self._client.enqueue(Noop.new(payload(number)), conn=self._connection)
             return time.perf_counter()  # before the block's end, which sends COMMIT

@@ -44,7 +44,7 @@ class PgQueuer:
         )
 
     async def submit(self, number: int) -> float:
-        """Enqueue one inside a transaction of ours."""
+        """Enqueue one inside its own transaction."""
         transaction = self._producer.transaction()
         await transaction.start()
         await self._queries.enqueue("noop", payload_json(number).encode())

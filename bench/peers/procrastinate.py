@@ -50,7 +50,7 @@ class Procrastinate:
         await self._app.job_manager.batch_defer_jobs_async(jobs=jobs)
 
     async def submit(self, number: int) -> float:
-        """Defer one inside a transaction of ours."""
+        """Defer one inside its own transaction."""
         async with self._connection.transaction():
             deferrer = self._task.configure(connection=self._connection)
             await deferrer.defer_async(**payload(number))

@@ -25,9 +25,14 @@ HEADS = ("method", "path", "scope", "query", "status", "meaning")
 def blocks(_page: str) -> dict[str, str]:
     """Return a table for each tag; endpoints of a domain have its name as their tag."""
     rows: dict[str, list[Sequence[str]]] = {}
-    for each in (*endpoints(Penstock()), *_domain_endpoints()):
+    for each in all_endpoints():
         rows.setdefault(each.tag or UNTAGGED, []).append(_row(each))
     return {tag: table(HEADS, found) for tag, found in rows.items()}
+
+
+def all_endpoints() -> list[Endpoint]:
+    """Return the endpoints of the kernel and of all built-in domains, each with its tag."""
+    return [*endpoints(Penstock()), *_domain_endpoints()]
 
 
 def _domain_endpoints() -> Iterator[Endpoint]:

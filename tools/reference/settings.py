@@ -95,4 +95,7 @@ def _limits(field: FieldInfo) -> str:
 
 
 def _number(value: Any) -> str:
-    return f"{value.total_seconds():g}" if isinstance(value, timedelta) else str(value)
+    if not isinstance(value, timedelta):
+        return str(value)
+    seconds = value.total_seconds()
+    return str(int(seconds)) if seconds.is_integer() else str(seconds)
