@@ -157,3 +157,30 @@ async def test_due_lookups_are_taken_from_the_beginning_of_an_index(explainer: E
 
     assert {row["item_id"] for row in taken} == set(ids)
     assert_bounded(explainer, lookup.CLAIM_LOOKUPS)
+
+
+async def test_late_payments_are_looked_for_among_what_was_left_to_a_person(
+    explainer: Explainer,
+) -> None:
+    """Rails that settle in days have as many lookups as they have open payments."""
+    await explainer.db.execute(LOOKUPS, NOW + timedelta(days=1))
+    ids = [row["item_id"] for row in await heads(explainer)]
+    await explainer.db.execute(
+        "INSERT INTO penstock.outbox_lookup"
+        " (item_id, attempt, rail_type, purpose, due_at, since, left_at)"
+        " SELECT id, 1, 'simulator', 'unknown', $2, now(), now() FROM unnest($1::bigint[]) AS id",
+        ids,
+        NOW + timedelta(days=1),
+    )
+    await explainer.db.execute(
+        "INSERT INTO penstock.late_result (item_id, token, settled_at, attempt, outcome)"
+        " SELECT id, $2, now(), 1, 'done' FROM unnest($1::bigint[]) AS id",
+        ids,
+        TOKEN,
+    )
+
+    await explainer.execute(lookup.HASTEN_PAID_LATE, NOW)
+
+    due = "SELECT count(*) FROM penstock.outbox_lookup WHERE due_at = $1"
+    assert await explainer.db.fetchval(due, NOW) == len(ids)
+    assert_bounded(explainer, lookup.HASTEN_PAID_LATE)

@@ -92,6 +92,7 @@ RETRYABLE_RETURN = Code(
     code_set=SIMULATOR, code="RETURNED", code_class="retryable", meaning="returned", source="test"
 )
 SETTLING_SECONDS = 20.0  # How long the rail may be asked in vain; then the proof says about what.
+REFUSALS_SHOWN = 3  # The last ones of a run that failed; the others are in its folder.
 RENEWALS = 6  # During the faults.
 RENEW_SECONDS = 0.3  # Between two tries to send an instruction under another key.
 # As for the other tests: only a crash of the machine would lose anything, and copies are fast.
@@ -234,7 +235,8 @@ async def run_seed(site: Site, seed: int, *, keep_in: Path) -> RunReport:
             kept = keep_in / folder.name
             shutil.rmtree(kept, ignore_errors=True)
             shutil.copytree(folder, kept)
-            raise RunFailed(plan, wrongs, kept, hits=run.hits)
+            last = [f"refused {each}" for each in run.operator.refusals[-REFUSALS_SHOWN:]]
+            raise RunFailed(plan, [*wrongs, *last], kept, hits=run.hits)
         standings = await read_standings(pool)
     finally:
         pool.terminate()

@@ -16,6 +16,7 @@ MOVE_LOOKUP = statement(__package__, "move_lookup.sql")
 FORGET_LOOKUP = statement(__package__, "forget_lookup.sql")
 DEFER_LOOKUP = statement(__package__, "defer_lookup.sql")
 AWAIT_SETTLEMENT = statement(__package__, "await_settlement.sql")
+HASTEN_PAID_LATE = statement(__package__, "hasten_paid_late.sql")
 
 # An instruction has one lookup at most. Each change names the attempt and the purpose that it was
 # decided for, so that a process that stalled changes nothing that another has made meanwhile.
@@ -26,6 +27,7 @@ AWAIT_SETTLEMENT = statement(__package__, "await_settlement.sql")
 # | none | an attempt ends as accepted: `await_settlement` | `settlement`, due after FIRST_POLL |
 # | `unknown` | no answer, or a control stops it: `move_lookup` | `unknown`, due later |
 # | `unknown` | only a person can decide: `move_lookup` | `unknown`, left |
+# | `unknown`, left | a worker says late that it has paid: `hasten_paid_late` | due at once |
 # | `unknown` | the rail has accepted it: `await_settlement` | `settlement`, due after FIRST_POLL |
 # | `unknown` | a person says it is paid: `await_settlement` | `settlement`, due after FIRST_POLL |
 # | `unknown` | paid or failed: `forget_lookup` | none |
@@ -83,6 +85,11 @@ async def find_unknown(
         for row in rows
         if row["outcome"] == "lost"
     ]
+
+
+async def hasten_paid_late(db: Queries, *, now: datetime | None = None) -> None:
+    """Look at once at what was left to a person and a worker has reported as paid since."""
+    await db.execute(HASTEN_PAID_LATE, now)
 
 
 async def claim_lookups(

@@ -298,6 +298,25 @@ async def test_what_a_worker_has_paid_cannot_be_resolved_as_not_paid(
     assert await outbox.item_state(outbox_id) == "held"
 
 
+async def test_what_was_left_to_a_person_ends_as_soon_as_a_worker_says_that_it_has_paid(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """The person's decision that it was not paid is refused until then."""
+    outbox.rails.rail = loaded(ledger.port)
+    outbox_id = await outbox.send()
+    token = await outbox.lose()
+    await outbox.sweep(seconds=65)
+    await outbox.reconcile()
+    left = "SELECT left_at IS NOT NULL FROM penstock.outbox_lookup"
+    assert await outbox.app.pool.fetchval(left)
+
+    await late_payment(outbox, token)
+    await outbox.reconcile(seconds=2)
+
+    assert await outbox.states(outbox_id) == ["UNKNOWN", "DISPATCHED"]
+    assert (await outbox.rows(outbox_id))[-1]["rail_reference"] == "r9"
+
+
 async def test_the_last_check_sees_that_another_worker_has_paid(
     outbox: Outbox, ledger: Ledger
 ) -> None:

@@ -6,11 +6,16 @@ from functools import partial
 from typing import Literal
 
 from penstock.domains.outbox.audit.archive import Archive
-from penstock.domains.outbox.control.operate import HELD_BY_OPERATOR, archive_lost
+from penstock.domains.outbox.control.operate import archive_lost, hold
+from penstock.domains.outbox.errors import ResultUnknown
 from penstock.domains.outbox.lanes import LANE, OWNER
 from penstock.kernel import operate, select
+from penstock.kernel.errors import StateConflict
 from penstock.kernel.item import ItemId
 from penstock.postgres.pool import Connection, Queries
+from penstock.postgres.statement import statement
+
+FIND_OUTBOX_ID = statement(__package__, "find_outbox_id.sql")
 
 BulkVerb = Literal["hold", "release"]
 
@@ -42,15 +47,26 @@ async def decide_page(
     reason: str,
     after: ItemId | None = None,
 ) -> select.Decided:
-    """Hold or release the next ones that match, in one transaction."""
+    """Hold or release the next ones that match, in one transaction.
+
+    What may have been paid is not held, as `operate.hold` says.
+    """
     if verb == "hold":
-        decide = partial(operate.hold, who=who, reason=HELD_BY_OPERATOR + reason, owner=OWNER)
+        decide = partial(_hold, who=who, reason=reason)
     else:
         decide = partial(operate.release, who=who, reason=reason, owner=OWNER)
     async with db.transaction():
         if verb == "release":
             await archive_lost(db, archive)
         return await select.decide_page(db, _select(verb, only), decide, after=after)
+
+
+async def _hold(db: Connection, item_id: ItemId, *, who: str, reason: str) -> None:
+    outbox_id = await db.fetchval(FIND_OUTBOX_ID, item_id)
+    try:
+        await hold(db, outbox_id, who=who, reason=reason)
+    except ResultUnknown as unknown:
+        raise StateConflict(outbox_id, "in doubt", "held", unknown.advice) from unknown
 
 
 def _select(verb: BulkVerb, only: Filter) -> select.Selection:

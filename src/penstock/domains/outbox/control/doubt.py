@@ -9,7 +9,10 @@ LOST = "lost"  # The kernel's reason for an item whose worker died.
 
 USE_RESOLVE = "use penstock outbox resolve"
 USE_RELEASE = "use penstock outbox release, which has the rail asked before anything is sent"
-WAIT = "its next attempt asks the rail, and penstock outbox resolve decides what that leaves open"
+WAIT = (
+    "its next attempt asks the rail, and penstock outbox resolve decides what that leaves open; "
+    "penstock outbox suspend keeps its participant from being paid meanwhile"
+)
 
 
 def refuse_doubt(facts: InstructionFacts, item: ItemView | None) -> ResultUnknown:

@@ -33,15 +33,21 @@ async def hold(
 ) -> None:
     """Keep the head of a participant from being sent; raises StateConflict for any other.
 
-    Raises ResultUnknown for one that is already held and may have been paid.
+    Raises ResultUnknown for one that may have been paid: held by an operator, it would wait like
+    any other, and nobody would see the doubt.
     """
-    facts = await read_facts(db, outbox_id)
-    item = await read_item(db, facts.item_id)
-    if facts.may_be_paid and item is not None and item.state == "held":
-        raise refuse_doubt(facts, item)
+    before = await read_facts(db, outbox_id)
+    item = await read_item(db, before.item_id)
+    if before.may_be_paid and item is not None and item.state == "held":
+        raise refuse_doubt(before, item)
     # Apart from the reasons for which the domain holds: only an operator releases it.
     held_for = HELD_BY_OPERATOR + reason
-    await operate.hold(db, facts.item_id, who=who, reason=held_for, owner=OWNER, now=now)
+    async with db.transaction():
+        await operate.hold(db, before.item_id, who=who, reason=held_for, owner=OWNER, now=now)
+        # Read after the item was taken from the workers: one may have sent it a moment ago.
+        facts = await read_facts(db, outbox_id)
+        if facts.may_be_paid:
+            raise refuse_doubt(facts, item)
 
 
 async def release(

@@ -36,6 +36,7 @@ from penstock.domains.outbox.lookup import (
     claim_lookups,
     drop_lookup,
     find_unknown,
+    hasten_paid_late,
     move_lookup,
 )
 from penstock.domains.outbox.probe import Probe, pass_by
@@ -115,6 +116,7 @@ class Reconciler:
                 self.probe("before_unknown")
                 await self.resolver.archive.publish(db, lost)
             await self.results.apply_waiting(db, now=now)
+            await hasten_paid_late(db, now=now)
             lookups = await claim_lookups(db, per_rail=PER_RAIL, claim=CLAIM, now=now)
             loaded = await self.loader.load(
                 db, [each.item_id for each in lookups], are_tried=[True] * len(lookups)

@@ -38,7 +38,7 @@ LOST_MAX = 1_000  # Lost attempts that are archived before a decision by hand.
 REFERENCE_LENGTH_MAX = 255
 NOT_PAID: Final = "NOT_PAID"  # The error_code of what a person says was not paid.
 TRIED_AGAIN = "was tried again since that attempt; look at the last one before you decide"
-PAID = "was paid; it is ended as dispatched within seconds"
+PAID = "was paid; it is ended as dispatched by itself, within minutes"
 NOT_IN_DOUBT = "it is not in doubt; penstock outbox release tries a failed or held one again"
 
 # `paid`: it left, with the rail's reference. `failed`: it did not leave, and will not. `again`: it
