@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -110,6 +110,22 @@ def node_peer(script: str) -> Callable[[], Launch]:
     return prepare
 
 
+def go_peer() -> Path:
+    """Build the server of Temporal and the tool for its schema; return their folder."""
+    go = shutil.which("go")
+    if go is None:
+        raise Unavailable("needs go to build the server, not found on this machine")
+    folder = HOME / "temporal"
+    stamp = _Stamp(folder, list(pins.TEMPORAL))
+    if not stamp.is_current():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for package in pins.TEMPORAL:
+            run_command((go, "install", package), variables={"GOBIN": str(folder)})
+        stamp.write()
+    return folder
+
+
 def find_python(least: tuple[int, int]) -> str | None:
     """Return an interpreter that is at least this new and really runs, or None."""
     return next((path for path in _pythons() if _version(path) >= least), None)
@@ -121,14 +137,14 @@ def _pythons() -> Iterator[str]:
     yield from filter(None, map(shutil.which, names))
     # A pyenv shim on the PATH refuses to run versions that are installed but not chosen.
     if pyenv := shutil.which("pyenv"):
-        root = Path(_output((pyenv, "root")).strip() or "/nonexistent")
+        root = Path(output((pyenv, "root")).strip() or "/nonexistent")
         yield from map(str, sorted(root.glob("versions/3.*/bin/python3"), reverse=True))
     if uv := shutil.which("uv"):
-        yield from filter(None, [_output((uv, "python", "find", ">=3.12")).strip()])
+        yield from filter(None, [output((uv, "python", "find", ">=3.12")).strip()])
 
 
 def _version(python: str) -> tuple[int, ...]:
-    text = _output((python, "-c", "import sys; print(*sys.version_info[:2])"))
+    text = output((python, "-c", "import sys; print(*sys.version_info[:2])"))
     return tuple(map(int, text.split()))
 
 
@@ -142,8 +158,8 @@ def _venv(folder: Path, python: str, requirements: Iterable[str]) -> str:
     stamp = _Stamp(folder, [python, *requirements])
     if not stamp.is_current():
         shutil.rmtree(folder, ignore_errors=True)
-        _run((python, "-m", "venv", str(folder)))
-        _run((str(inside), "-m", "pip", "install", "--quiet", *requirements))
+        run_command((python, "-m", "venv", str(folder)))
+        run_command((str(inside), "-m", "pip", "install", "--quiet", *requirements))
         stamp.write()
     return str(inside)
 
@@ -158,7 +174,7 @@ def _npm_install(folder: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "package.json").write_text('{"private": true}\n')
         quiet = ("--no-fund", "--no-audit", "--loglevel=error", "--save-exact")
-        _run((npm, "install", *quiet, *pins.NODE_PEERS), cwd=folder)
+        run_command((npm, "install", *quiet, *pins.NODE_PEERS), cwd=folder)
         stamp.write()
 
 
@@ -166,7 +182,7 @@ def _find_node(folder: Path) -> str:
     own = folder / "node_modules" / "node" / "bin" / "node"
     candidates = [str(own), shutil.which("node") or ""]
     for node in filter(None, candidates):
-        if _numbers(_output((node, "--version"))) >= pins.NODE:
+        if _numbers(output((node, "--version"))) >= pins.NODE:
             return node
     raise Unavailable(f"needs Node >= {'.'.join(map(str, pins.NODE))}")
 
@@ -175,7 +191,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)))
 
 
-def _output(command: Command) -> str:
+def output(command: Command) -> str:
     """Return what a command prints, or nothing when it does not run."""
     try:
         return subprocess.run(
@@ -185,7 +201,10 @@ def _output(command: Command) -> str:
         return ""
 
 
-def _run(command: Command, cwd: Path | None = None) -> None:
+def run_command(
+    command: Command, cwd: Path | None = None, variables: Mapping[str, str] | None = None
+) -> None:
+    """Run a command; raises Unavailable with the last line of its errors."""
     try:
         subprocess.run(
             command,
@@ -194,7 +213,7 @@ def _run(command: Command, cwd: Path | None = None) -> None:
             capture_output=True,
             text=True,
             timeout=INSTALL_SECONDS_MAX,
-            env=os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+            env=os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"} | dict(variables or {}),
         )
     except subprocess.CalledProcessError as exc:
         last = (exc.stderr.strip() or "no output").splitlines()[-1]

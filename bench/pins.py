@@ -29,3 +29,9 @@ NODE_PEERS: Final = (
     "node@22.23.3",
 )
 NODE: Final = (22, 18)  # the least that graphile-worker 0.18 accepts; pg-boss asks for 22.12
+
+# Its server on PostgreSQL, and the tool that makes its tables.
+TEMPORAL: Final = (
+    "go.temporal.io/server/cmd/server@v1.32.1",
+    "go.temporal.io/server/cmd/tools/sql@v1.32.1",
+)

