@@ -262,3 +262,22 @@ async def test_steps_of_your_own_decide_about_a_rescheduled_payment_too(dsn: str
         moved = await rescheduled(scene, "p-1", NEXT_DAY)
 
     assert moved["payment"]["scheduled_at"] == "2031-03-01T12:00:00Z"
+
+
+async def test_payments_that_move_to_past_days_count_on_the_day_of_their_execution(
+    scene: Scene,
+) -> None:
+    """They are executed at once, all of them, whatever day was asked for."""
+    await limit(scene, day_amount_max="20")
+    await scene.app.pool.execute(NO_DUPLICATES)
+    for number in (1, 2):
+        day = f"2031-03-0{number}T16:00:00Z"
+        await scene.payments.schedule(a_payment(f"p-{number}", execute_at=day))
+
+    first = await reschedule(scene, "p-1", "2020-01-01T00:00:00Z")
+    second = await reschedule(scene, "p-2", "2020-01-02T00:00:00Z")
+
+    assert (first.status_code, second.status_code) == (200, 409)
+    fingerprints = "SELECT payment_id FROM penstock.payment_fingerprint ORDER BY payment_id"
+    kept = [row["payment_id"] for row in await scene.app.pool.fetch(fingerprints)]
+    assert kept == ["p-1", "p-2"]

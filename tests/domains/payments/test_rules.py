@@ -105,6 +105,49 @@ async def test_a_repeat_is_not_counted_and_a_cancelled_payment_is_given_back(sce
     assert (again.is_new, after.is_new) == (False, True)
 
 
+async def test_what_is_asked_for_in_the_past_counts_on_the_day_of_its_execution(
+    scene: Scene,
+) -> None:
+    """Each on a past day of its own, any sum could leave at once."""
+    await limit(scene, day_amount_max="20")
+    await scene.app.pool.execute(NO_DUPLICATES)
+    past = [f"2020-01-0{day}T00:00:00Z" for day in (1, 2, 3)]
+
+    answers = await scene.payments.schedule_many(
+        [
+            a_payment("p-1", amount="15", execute_at=past[0]),
+            a_payment("p-2", amount="15", execute_at=past[1]),
+            a_payment("p-3", amount="5", execute_at=past[2]),
+            a_payment("p-4", amount="15", execute_at=None, participant_id="bob"),
+            a_payment("p-5", amount="15", execute_at=past[0], participant_id="bob"),
+        ]
+    )
+
+    assert rules_of(answers) == ["-", "day_amount_max", "-", "-", "day_amount_max"]
+
+
+async def test_what_a_calendar_moves_counts_on_the_day_of_its_opening(scene: Scene) -> None:
+    """Payments of a whole week leave together if only one day of it is open."""
+    mondays = {"hours": [{"days": ["mon"], "opens": "09:00", "closes": "18:00"}]}
+    await calendar(scene, **mondays)
+    await scene.app.pool.execute("UPDATE penstock.payment_rule SET refuses_duplicates = true")
+    await limit(scene, day_amount_max="20")
+    asked = [f"2031-02-{day}T10:00:00Z" for day in ("04", "05", "06", "11")]
+
+    answers = await scene.payments.schedule_many(
+        [
+            a_payment("p-1", amount="10", execute_at=asked[0]),
+            a_payment("p-2", amount="10", execute_at=asked[1]),
+            a_payment("p-3", amount="11", execute_at=asked[2]),
+            a_payment("p-4", amount="10", execute_at=asked[3]),
+        ]
+    )
+
+    assert rules_of(answers) == ["-", "duplicate", "day_amount_max", "-"]
+    days = await scene.app.pool.fetch("SELECT day, amount FROM penstock.payment_day_total")
+    assert {str(row["day"]): row["amount"] for row in days} == {"2031-02-10": 10, "2031-02-17": 10}
+
+
 async def test_concurrent_producers_stay_within_the_sum_of_a_day(scene: Scene) -> None:
     """Each repeats the payments of another one, which count once."""
     await limit(scene, day_amount_max="100")

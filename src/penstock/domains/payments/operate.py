@@ -13,7 +13,7 @@ from penstock.base.money import InstructedAmount
 from penstock.domains.payments.errors import PaymentClaimed, UnknownPayment
 from penstock.domains.payments.lanes import LANE, OWNER
 from penstock.domains.payments.payment import Draft, NewPayment, Notify, Party
-from penstock.domains.payments.rules import day_of, fingerprint_of
+from penstock.domains.payments.rules import find_days, fingerprint_of
 from penstock.domains.payments.steps import STEPS, Steps
 from penstock.kernel import driver, operate
 from penstock.kernel.enqueue import check_instant
@@ -28,7 +28,7 @@ GIVE_BACK_DAY_TOTAL = statement(__package__, "give_back_day_total.sql")
 OPEN_DAY_TOTAL = statement(__package__, "open_day_total.sql")
 LEAVE_DAY_TOTAL = statement(__package__, "leave_day_total.sql")
 JOIN_DAY_TOTAL = statement(__package__, "join_day_total.sql")
-FREE_FINGERPRINT = statement(__package__, "free_fingerprint.sql")
+FREE_FINGERPRINTS = statement(__package__, "free_fingerprints.sql")
 RETAKE_DUE_INSTANT = statement(__package__, "retake_due_instant.sql")
 RESCHEDULE_PAYMENT = statement(__package__, "reschedule_payment.sql")
 
@@ -102,12 +102,11 @@ def _where(refused: StateConflict | UnknownItem) -> str:
 
 
 async def _move_day(db: Connection, row: Row, asked: Draft, *, steps: Steps) -> date | None:
-    """Apply the rules to the day that is asked for, and count the payment there, not twice.
+    """Apply the rules to the day of its new instant, and count the payment there, not twice.
 
     Returns the day in whose sum it is counted; raises why the rules refuse it.
     """
-    before = _to_draft(row)
-    old_day, new_day = day_of(before, row["created_at"]), day_of(asked, row["at"])
+    (new_day,) = await find_days(db, [asked], row["at"])
     whose, amount = (row["participant_id"], row["currency"]), row["amount"]
     if row["counted_day"] is not None:
         await db.execute(OPEN_DAY_TOTAL, *whose, new_day)
@@ -115,8 +114,7 @@ async def _move_day(db: Connection, row: Row, asked: Draft, *, steps: Steps) -> 
     (ruled,) = await steps.apply_rules(db, [asked], row["at"])
     if isinstance(ruled, PenstockError):
         raise ruled
-    if new_day != old_day:
-        await db.execute(FREE_FINGERPRINT, fingerprint_of(before, old_day), before.payment_id)
+    await db.execute(FREE_FINGERPRINTS, asked.payment_id, fingerprint_of(asked, new_day))
     return await db.fetchval(JOIN_DAY_TOTAL, *whose, new_day, amount)
 
 

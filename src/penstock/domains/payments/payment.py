@@ -1,7 +1,7 @@
 """A payment: as it is asked for, as phase A completes it, and the states that it goes through."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -63,7 +63,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     """A payment on its way through the first phase; each step fills in what it finds.
 
     `debtor` and `creditor` are what enrichment adds to the parties. `init_workflow_id` is the
-    workflow that schedules the payment, if one does.
+    workflow that schedules the payment, if one does. `day` is the one that rules count it on.
     """
 
     payment: NewPayment
@@ -73,6 +73,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     init_workflow_id: str | None = None
     debtor: Mapping[str, Any] = {}
     creditor: Mapping[str, Any] = {}
+    day: date | None = None
     scheduled_at: datetime | None = None
     context: Mapping[str, Any] = {}
     context_version: int = 0

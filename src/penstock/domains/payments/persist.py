@@ -87,6 +87,7 @@ def _arguments(drafts: Sequence[Draft], now: datetime) -> tuple[Any, ...]:
         [each.init_workflow_id for each in drafts],
         [each.created_by for each in drafts],
         now,
+        [each.day for each in drafts],
     )
 
 

@@ -11,14 +11,17 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.base.errors import PenstockError
 from penstock.domains.payments.errors import PaymentRefused
 from penstock.domains.payments.lanes import LANE
 from penstock.domains.payments.payment import Draft
+from penstock.domains.payments.timing import find_instants
 from penstock.kernel import driver
 from penstock.postgres.statement import statement
 
+HAS_RULES = statement(__package__, "has_rules.sql")
 READ_PAYMENT_RULES = statement(__package__, "read_payment_rules.sql")
 
 
@@ -34,8 +37,15 @@ class _Known(NamedTuple):
 async def apply_rules(
     connection: object, drafts: Sequence[Draft], now: datetime
 ) -> Sequence[Draft | PenstockError]:
-    """Return each draft, or why it is refused. Earlier payments of a batch count for later ones."""
-    days = [day_of(each, now) for each in drafts]
+    """Return each draft with its day, or why it is refused.
+
+    Earlier payments of a batch count for later ones. Raises InvalidInput if the calendar of one has
+    no opening.
+    """
+    (has_rules,) = await driver.fetch_row(connection, HAS_RULES, (), lane=LANE)
+    if not has_rules:
+        return drafts
+    days = await find_days(connection, drafts, now)
     arguments = _arguments(drafts, days)
     row = await driver.fetch_row(connection, READ_PAYMENT_RULES, arguments, lane=LANE)
     if row[0] is None:
@@ -47,13 +57,18 @@ async def apply_rules(
         refused = _refusal(draft, _Known(*columns), sums[key])
         if refused is None:
             sums[key] += draft.money.amount
-        answers.append(refused or draft)
+        answers.append(refused or replace(draft, day=day))
     return answers
 
 
-def day_of(draft: Draft, now: datetime) -> date:
-    """Return the day of UTC that a payment is asked for."""
-    return (draft.payment.execute_at or now).astimezone(UTC).date()
+async def find_days(connection: object, drafts: Sequence[Draft], now: datetime) -> list[date]:
+    """Return the days of UTC on which payments are executed, before a slot pool delays them.
+
+    Not the days that were asked for: what is asked for in the past, or while it is closed, is
+    executed with others on a later day.
+    """
+    instants = await find_instants(connection, drafts, now)
+    return [max(each, now).astimezone(UTC).date() for each in instants]
 
 
 def fingerprint_of(draft: Draft, day: date) -> str:

@@ -30,17 +30,20 @@ async def determine_times(
 
     Raises InvalidCalendar for a calendar that was written with SQL and cannot be used.
     """
+    instants = await find_instants(connection, drafts, now)
+    return [replace(each, scheduled_at=at) for each, at in zip(drafts, instants, strict=True)]
+
+
+async def find_instants(
+    connection: object, drafts: Sequence[Draft], now: datetime
+) -> list[datetime]:
+    """Return when calendars let payments be executed; without one, as was asked for."""
     types = sorted({each.payment.item_type for each in drafts})
     row = await driver.fetch_row(connection, READ_PAYMENT_CALENDARS, (types,), lane=LANE)
     found = zip(*(each or () for each in row), strict=True)
     calendars = {item_type: read_calendar(item_type, text) for item_type, text in found}
     return [
-        replace(
-            each,
-            scheduled_at=_open_at(
-                calendars.get(each.payment.item_type), each.payment.execute_at or now, now
-            ),
-        )
+        _open_at(calendars.get(each.payment.item_type), each.payment.execute_at or now, now)
         for each in drafts
     ]
 

@@ -18,13 +18,11 @@ WITH made AS (
         CAST($1 AS text[]), CAST($2 AS text[]), CAST($3 AS text[]), CAST($4 AS text[]),
         CAST($5 AS text[]), CAST($6 AS text[]), CAST($7 AS text[]), CAST($8 AS text[]),
         CAST($9 AS text[]), CAST($10 AS timestamptz[]), CAST($11 AS text[]),
-        CAST($12 AS text[]), CAST($13 AS text[])
+        CAST($12 AS text[]), CAST($13 AS text[]), CAST($15 AS date[])
     ) AS g (payment_id, item_type, amount, currency, debtor, creditor, participant_id, rail_type,
-        notify, execute_at, content_hash, init_workflow_id, created_by)
+        notify, execute_at, content_hash, init_workflow_id, created_by, day)
     LEFT JOIN penstock.payment_day_total AS t
-        ON t.participant_id = g.participant_id AND t.currency = g.currency
-        AND t.day = CAST(
-            coalesce(g.execute_at, CAST($14 AS timestamptz)) AT TIME ZONE 'UTC' AS date)
+        ON t.participant_id = g.participant_id AND t.currency = g.currency AND t.day = g.day
     ORDER BY g.payment_id
     ON CONFLICT DO NOTHING
     RETURNING payment_id, participant_id, currency, amount, counted_day
