@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from penstock.base.errors import PenstockError
+from penstock.base.errors import InvalidInput, PenstockError
 from penstock.domains.payments.errors import PaymentRefused
 from penstock.domains.payments.lanes import LANE
 from penstock.domains.payments.payment import Draft
-from penstock.domains.payments.timing import find_instants
+from penstock.domains.payments.timing import find_openings
 from penstock.kernel import driver
 from penstock.postgres.statement import statement
 
@@ -39,8 +39,7 @@ async def apply_rules(
 ) -> Sequence[Draft | PenstockError]:
     """Return each draft with its day, or why it is refused.
 
-    Earlier payments of a batch count for later ones. Raises InvalidInput if the calendar of one has
-    no opening.
+    Earlier payments of a batch count for later ones.
     """
     (has_rules,) = await driver.fetch_row(connection, HAS_RULES, (), lane=LANE)
     if not has_rules:
@@ -67,8 +66,14 @@ async def find_days(connection: object, drafts: Sequence[Draft], now: datetime) 
     Not the days that were asked for: what is asked for in the past, or while it is closed, is
     executed with others on a later day.
     """
-    instants = await find_instants(connection, drafts, now)
-    return [max(each, now).astimezone(UTC).date() for each in instants]
+    openings = await find_openings(connection, drafts, now)
+    return [_day_of(each, opening, now) for each, opening in zip(drafts, openings, strict=True)]
+
+
+def _day_of(draft: Draft, opening: datetime | InvalidInput, now: datetime) -> date:
+    # Without an opening it is refused when its instant is determined, whatever its day is.
+    at = draft.payment.execute_at if isinstance(opening, InvalidInput) else opening
+    return max(at or now, now).astimezone(UTC).date()
 
 
 def fingerprint_of(draft: Draft, day: date) -> str:

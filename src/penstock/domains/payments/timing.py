@@ -30,14 +30,20 @@ async def determine_times(
 
     Raises InvalidCalendar for a calendar that was written with SQL and cannot be used.
     """
-    instants = await find_instants(connection, drafts, now)
-    return [replace(each, scheduled_at=at) for each, at in zip(drafts, instants, strict=True)]
+    openings = await find_openings(connection, drafts, now)
+    return [
+        replace(each, scheduled_at=_opened(opening))
+        for each, opening in zip(drafts, openings, strict=True)
+    ]
 
 
-async def find_instants(
+async def find_openings(
     connection: object, drafts: Sequence[Draft], now: datetime
-) -> list[datetime]:
-    """Return when calendars let payments be executed; without one, as was asked for."""
+) -> list[datetime | InvalidInput]:
+    """Return when calendars let payments be executed, or why they never do.
+
+    Without a calendar it is the instant that was asked for, also if that is over.
+    """
     types = sorted({each.payment.item_type for each in drafts})
     row = await driver.fetch_row(connection, READ_PAYMENT_CALENDARS, (types,), lane=LANE)
     found = zip(*(each or () for each in row), strict=True)
@@ -48,13 +54,24 @@ async def find_instants(
     ]
 
 
-def _open_at(calendar: Calendar | None, asked_at: datetime, now: datetime) -> datetime:
+def _opened(opening: datetime | InvalidInput) -> datetime:
+    if isinstance(opening, InvalidInput):
+        raise opening
+    return opening
+
+
+def _open_at(
+    calendar: Calendar | None, asked_at: datetime, now: datetime
+) -> datetime | InvalidInput:
     if calendar is None:
         return asked_at
     # What is asked for too late is executed now: whether it was open then does not matter.
     earliest_at = max(asked_at, now)
     opens_at = next_before_cut_off(calendar, earliest_at, earliest_at + OPEN_WITHIN)
     if opens_at is None:
-        raise InvalidInput("execute_at", "has no opening within the next year")
-    check_instant("execute_at", opens_at)
+        return InvalidInput("execute_at", "has no opening within the next year")
+    try:
+        check_instant("execute_at", opens_at)
+    except InvalidInput as refused:
+        return refused
     return opens_at

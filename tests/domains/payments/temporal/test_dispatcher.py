@@ -1,6 +1,9 @@
 """The dispatcher as a workflow on Temporal: four steps over the kernel's claim, each tried once."""
 
+import asyncio
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
@@ -11,6 +14,7 @@ from temporalio.client import WorkflowFailureError
 
 from penstock.compose.temporal import start_on
 from penstock.domains.payments.temporal.dispatcher_activities import DispatcherActivities
+from penstock.domains.payments.temporal.engine import NewExecution, NotStarted
 from penstock.domains.payments.temporal.models import ClaimedBatch, DispatchConfig
 from penstock.kernel.sweep import rescue
 from tests.domains.outbox.sending.ledger import Ledger
@@ -246,6 +250,29 @@ async def test_a_cycle_starts_at_most_a_minute_ahead_of_a_rate(scene: TemporalSc
     assert max(batch.start_in_ms) <= 60_000
 
 
+async def test_a_worker_says_that_it_is_alive_while_it_starts_workflows(
+    scene: TemporalScene,
+) -> None:
+    """One that was killed is missed soon: until then no other cycle of the item type begins."""
+    batch, config = await claimed_batch(scene, 1)
+    beats: asyncio.Queue[None] = asyncio.Queue()
+
+    async def start_slowly(executions: Sequence[NewExecution]) -> list[NotStarted | None]:
+        for _ in range(3):
+            await beats.get()
+        return [None for _ in executions]
+
+    slow = replace(
+        activities(scene),
+        start=start_slowly,
+        beat=lambda: beats.put_nowait(None),
+        beat_every=timedelta(milliseconds=10),
+    )
+    results = await slow.dispatch_batch(batch, config)
+
+    assert results.started == batch.payment_ids
+
+
 @pytest.mark.covers("A90")
 async def test_a_payment_that_is_claimed_early_starts_at_its_time(scene: TemporalScene) -> None:
     (payment_id,) = scene.ids(1)
@@ -268,6 +295,7 @@ def activities(scene: TemporalScene) -> DispatcherActivities:
         start=partial(start_on, scene.client),
         meter=resources.meter,
         log=resources.log,
+        beat=lambda: None,
     )
 
 

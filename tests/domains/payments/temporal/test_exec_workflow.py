@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from temporalio.client import WorkflowFailureError, WorkflowHistory
+from structlog.testing import capture_logs
+from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError, WorkflowHistory
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
@@ -178,6 +179,22 @@ async def test_a_context_that_is_no_json_fails_the_workflow(scene: TemporalScene
     assert "the context is not the one that is stored" in payment["reason"]
 
 
+async def test_an_item_without_a_payment_fails_the_workflow(scene: TemporalScene) -> None:
+    """Completed, it would look as if something had been paid."""
+    (payment_id,) = scene.ids(1)
+    await scene.start(payment_id, context="{}")
+
+    with capture_logs() as lines:
+        async with scene.workers("exec"):
+            with pytest.raises(WorkflowFailureError):
+                await scene.result(payment_id)
+
+    warned = [each["log_level"] for each in lines if each["event"] == "payment.not_moved"]
+    assert warned == ["warning"]
+    (run,) = await scene.runs(payment_id)
+    assert run.status == WorkflowExecutionStatus.FAILED
+
+
 async def test_functions_of_a_user_get_the_stored_type_and_version(scene: TemporalScene) -> None:
     """They may decide by both, as with the built-in engine."""
     (payment_id,) = scene.ids(1)
@@ -237,11 +254,13 @@ async def test_a_rail_that_is_faster_than_the_notifications_has_the_last_word(
     await activities.execute_payment(payment_id, context)
     await scene.payments.run()
     assert await scene.payments.status(payment_id) == "SETTLED"
-    repeated = await activities.execute_payment(payment_id, context)
-    posted = await activities.post_process_payment(payment_id, context)
-    notified = await activities.send_notifications(payment_id, context)
+    with capture_logs() as lines:
+        repeated = await activities.execute_payment(payment_id, context)
+        posted = await activities.post_process_payment(payment_id, context)
+        notified = await activities.send_notifications(payment_id, context)
 
     assert (repeated, posted, notified) == ("ACCEPTED", "ACCEPTED", "SETTLED")
+    assert lines == []
     assert await scene.payments.status(payment_id) == "SETTLED"
 
 

@@ -4,7 +4,8 @@ The lease of the claim is what makes a claimed item stale: if a step fails, the 
 when it expires, and a workflow that was started meanwhile is recognised by its id.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,6 +14,7 @@ from time import monotonic
 from msgspec.structs import replace
 from temporalio import activity
 
+from penstock.base.aio import alongside
 from penstock.base.log import Logger
 from penstock.base.meter import Meter
 from penstock.domains.payments.dispatch_log import DispatchLog
@@ -49,6 +51,7 @@ MAY_START = statement(__package__, "may_start.sql")
 # How far ahead of now a cycle starts the workflows of a lane with a rate: a pause cannot call back
 # what was started with a delay.
 AHEAD_MAX = timedelta(minutes=1)
+BEAT_EVERY = timedelta(seconds=5)  # A third of what the workflow waits for a beat.
 RETURNED = Returned()  # Not started: the item goes back as it was.
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -62,6 +65,8 @@ class DispatcherActivities:
     meter: Meter
     log: Logger
     worker: str = "temporal"  # The worker's name in leases.
+    beat: Callable[[], None] = activity.heartbeat
+    beat_every: timedelta = BEAT_EVERY
 
     @activity.defn(name=READ_CONFIG)
     async def read_dispatch_config(self, item_type: str) -> DispatchConfig:
@@ -112,7 +117,8 @@ class DispatcherActivities:
         ]
         # Items whose lease is over may have been claimed again, rescheduled or cancelled.
         may_start = partial(self.pool.fetchval, MAY_START, lane.name, batch.token)
-        answers = await start_in_groups(self.start, wanted, may_start=may_start)
+        async with alongside(self._beat_forever()):
+            answers = await start_in_groups(self.start, wanted, may_start=may_start)
         outcomes: dict[str, Ending] = dict.fromkeys((each.item_id for each in wanted), RETURNED)
         for execution, answer in zip(wanted, answers, strict=False):
             outcomes[execution.item_id] = to_outcome(answer)
@@ -148,6 +154,12 @@ class DispatcherActivities:
             self.log.info("dispatch.recorded", **line)
         else:
             self.log.warning("dispatch.overran", **line)
+
+    async def _beat_forever(self) -> None:
+        """Tell Temporal that this worker is alive: Temporal may take long to start workflows."""
+        while True:
+            self.beat()
+            await asyncio.sleep(self.beat_every.total_seconds())
 
     def _observe_cycle(self, lane: Lane, seconds: float) -> None:
         self.meter.observe(metrics.CYCLE_SECONDS, seconds, lane=lane.name)

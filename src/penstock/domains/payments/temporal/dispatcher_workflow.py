@@ -22,6 +22,8 @@ T = TypeVar("T")
 # A failed cycle is not repeated: the next one takes over, and an expired lease gives back items.
 ONCE = RetryPolicy(maximum_attempts=1)
 STEP_TIMEOUT = timedelta(seconds=60)
+# While the steps of a dead worker are waited for, no other cycle of the item type begins.
+HEARTBEAT_TIMEOUT = timedelta(seconds=15)
 
 
 @workflow.defn(name=DISPATCHER)
@@ -37,12 +39,20 @@ class DispatcherWorkflow:
         batch = await _once(CLAIM_BATCH, config, result_type=ClaimedBatch)
         if not batch.payment_ids:
             return 0
-        results = await _once(DISPATCH_BATCH, batch, config, result_type=DispatchResults)
+        results = await _once(
+            DISPATCH_BATCH,
+            batch,
+            config,
+            result_type=DispatchResults,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+        )
         await _once(RECORD_RESULTS, batch.batch_id, results, config, result_type=type(None))
         return len(results.started)
 
 
-async def _once(activity: str, *args: Any, result_type: type[T]) -> T:
+async def _once(
+    activity: str, *args: Any, result_type: type[T], heartbeat_timeout: timedelta | None = None
+) -> T:
     result: T = await workflow.execute_activity(
         activity,
         args=args,
@@ -50,6 +60,7 @@ async def _once(activity: str, *args: Any, result_type: type[T]) -> T:
         # Without workers the cycle ends, as its lease does: nothing of it is started hours later.
         schedule_to_start_timeout=STEP_TIMEOUT,
         start_to_close_timeout=STEP_TIMEOUT,
+        heartbeat_timeout=heartbeat_timeout,
         retry_policy=ONCE,
     )
     return result

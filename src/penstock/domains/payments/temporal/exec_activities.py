@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import msgspec
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from penstock.base.log import Logger
 from penstock.base.uuid_v7 import uuids_v7
@@ -44,7 +44,6 @@ LOCK_PAYMENT = statement(__package__, "lock_payment.sql")
 MOVE_NOTIFIED = statement(__package__, "move_notified.sql")
 NOTE_FAILURE = statement(__package__, "note_failure.sql")
 
-UNKNOWN_PAYMENT = "UNKNOWN_PAYMENT"  # In place of a status, if there is no such payment.
 NOT_DUE_WAIT_MAX = timedelta(minutes=1)
 
 
@@ -52,7 +51,8 @@ NOT_DUE_WAIT_MAX = timedelta(minutes=1)
 class ExecActivities:
     """The activities of the PaymentExecWorkflow; each returns the status of the payment.
 
-    They fail for good if `context_json` is not the context that is stored for the payment.
+    They fail for good if there is no such payment, or if `context_json` is not the context that is
+    stored for it.
     """
 
     pool: Pool
@@ -68,10 +68,11 @@ class ExecActivities:
         Fails, and is repeated by Temporal, while the payment is not due.
         """
         async with self._locked(payment_id) as (db, row):
-            if row is None or row["status"] != SCHEDULED:
-                status = self._leave(payment_id, row)
+            if row["is_executed"]:
                 # The result of an earlier run of this activity may have been lost.
-                return ACCEPTED if row is not None and row["is_executed"] else status
+                return ACCEPTED
+            if row["status"] != SCHEDULED:
+                return self._leave(payment_id, row)
             if row["due_in"] > 0:
                 raise _not_due(row["due_in"])
             payment = _to_payment(row, context_json)
@@ -88,7 +89,7 @@ class ExecActivities:
         The rail may be faster, and have settled or refused it by now.
         """
         async with self._locked(payment_id) as (db, row):
-            if row is None or not row["is_executed"]:
+            if not row["is_executed"]:
                 return self._leave(payment_id, row)
             await self.post_process(db, [_to_execution(_to_payment(row, context_json), row)])
         return ACCEPTED
@@ -97,7 +98,7 @@ class ExecActivities:
     async def send_notifications(self, payment_id: str, context_json: str) -> str:
         """Send the requested notifications, in the transaction of ACCEPTED → PROCESSING."""
         async with self._locked(payment_id) as (db, row):
-            if row is None or row["status"] != ACCEPTED:
+            if row["status"] != ACCEPTED:
                 return self._leave(payment_id, row)
             execution = _to_execution(_to_payment(row, context_json), row)
             await self.notify(db, notifications_of([execution], {}))
@@ -113,16 +114,25 @@ class ExecActivities:
         return "FAILED"
 
     @asynccontextmanager
-    async def _locked(self, payment_id: str) -> AsyncGenerator[tuple[Connection, Row | None]]:
+    async def _locked(self, payment_id: str) -> AsyncGenerator[tuple[Connection, Row]]:
         """Run the body in a transaction that has locked the payment."""
         async with self.pool.acquire() as db, db.transaction():
-            yield db, await db.fetchrow(LOCK_PAYMENT, payment_id)
+            row = await db.fetchrow(LOCK_PAYMENT, payment_id)
+            if row is None:
+                self.log.warning("payment.not_moved", payment_id=payment_id, status=None)
+                raise ApplicationError(
+                    "there is no payment with this id", type="UnknownPayment", non_retryable=True
+                )
+            yield db, row
 
-    def _leave(self, payment_id: str, row: Row | None) -> str:
-        """Say that a step has nothing to do; return the status of the payment."""
-        status: str = UNKNOWN_PAYMENT if row is None else row["status"]
-        # Another transaction was first: a run of this activity, the rail, or a person.
-        self.log.warning("payment.not_moved", payment_id=payment_id, status=status)
+    def _leave(self, payment_id: str, row: Row) -> str:
+        """Return the status of a payment that another transaction has moved.
+
+        A rail is often faster than the last step. Otherwise another workflow or a person was first.
+        """
+        status: str = row["status"]
+        if not row["is_executed"]:
+            self.log.warning("payment.not_moved", payment_id=payment_id, status=status)
         return status
 
     async def _execute(self, db: Connection, execution: Execution) -> str:
@@ -147,7 +157,12 @@ def _not_due(due_in: float) -> ApplicationError:
     looked at once a minute, because it may be rescheduled again.
     """
     wait = min(timedelta(seconds=due_in), NOT_DUE_WAIT_MAX)
-    return ApplicationError("the payment is not due yet", type="NotDue", next_retry_delay=wait)
+    return ApplicationError(
+        "the payment is not due yet",
+        type="NotDue",
+        next_retry_delay=wait,
+        category=ApplicationErrorCategory.BENIGN,  # Nothing that a worker's log has to show.
+    )
 
 
 def _to_payment(row: Row, given_json: str) -> LoadedPayment:

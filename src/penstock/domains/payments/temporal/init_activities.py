@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from penstock.base.errors import Conflict, InvalidInput, NotFound, PenstockError
 from penstock.domains.payments import wire
@@ -211,7 +211,13 @@ async def rejecting(
 
 
 def _failure(refused: PenstockError) -> ApplicationError:
-    return ApplicationError(str(refused), type=refused.code, non_retryable=True)
+    return ApplicationError(
+        str(refused),
+        type=refused.code,
+        non_retryable=True,
+        # The caller's fault, and the failure of the workflow: no traceback in the worker's log.
+        category=ApplicationErrorCategory.BENIGN,
+    )
 
 
 def _check(draft: Draft, found: LookedUp) -> None:
