@@ -7,7 +7,9 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import AsyncGenerator, Generator
@@ -38,6 +40,7 @@ SHARDS: Final = 4
 CONNECTIONS: Final = 20
 # The names of the databases, and of the schemas that the tool of the server has for them.
 SCHEMAS: Final = {"temporal": "temporal", "temporal_visibility": "visibility"}
+LOW_PORTS: Final = (20_000, 32_000)  # The server stores them as smallint.
 SERVICES: Final = ("frontend", "history", "matching", "worker")
 
 
@@ -98,7 +101,7 @@ def _make_schema(tool: Path, port: int, database: str) -> None:
 
 @contextlib.asynccontextmanager
 async def _server(binary: Path, folder: Path, port: int) -> AsyncGenerator[DevServer]:
-    frontend = free_port()
+    frontend = _low_port()
     (folder / "config").mkdir()
     config = json.dumps(_config(port, frontend))  # Which is YAML too.
     (folder / "config" / "bench.yaml").write_text(config)
@@ -131,8 +134,8 @@ def _config(port: int, frontend: int) -> dict[str, Any]:
         }
 
     def service(name: str) -> dict[str, Any]:
-        grpc = frontend if name == "frontend" else free_port()
-        return {"rpc": {"grpcPort": grpc, "membershipPort": free_port(), "bindOnLocalHost": True}}
+        grpc = frontend if name == "frontend" else _low_port()
+        return {"rpc": {"grpcPort": grpc, "membershipPort": _low_port(), "bindOnLocalHost": True}}
 
     own = {
         "enabled": True,
@@ -161,6 +164,15 @@ def _config(port: int, frontend: int) -> dict[str, Any]:
         "publicClient": {"hostPort": f"{LOOPBACK}:{frontend}"},
         "dcRedirectionPolicy": {"policy": "noop"},
     }
+
+
+def _low_port() -> int:
+    """Return a port that nobody listens on; nearly never the same one twice."""
+    while True:
+        port = random.randint(*LOW_PORTS)
+        with contextlib.closing(socket.socket()) as probe, contextlib.suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
 
 
 async def _connected(server: DevServer) -> Client:
