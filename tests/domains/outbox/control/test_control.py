@@ -672,6 +672,23 @@ async def test_an_amount_over_the_limit_fails_without_a_call(scene: Scene) -> No
     assert await scene.archive(over) == [("FAILED", "OVER_LIMIT")]
 
 
+async def test_an_amount_over_the_limit_fails_again_after_a_release(scene: Scene) -> None:
+    """No call was made: held for an approval, one would let it leave beyond the highest amount."""
+    await scene.limit(amount_max=Decimal(100), approval_above=Decimal(10))
+    over = await scene.send("a-1", "200")
+    await scene.run()
+    released = await scene.decide("ops", "release", over)
+
+    await scene.run()
+
+    assert released.status_code == 200, released.text
+    assert (await scene.item(over)).state == "dead"
+    assert [code for _, code in await scene.archive(over)] == [
+        "OVER_LIMIT", "RELEASED", "OVER_LIMIT",
+    ]  # fmt: skip
+    assert scene.rail.sent == []
+
+
 async def test_the_limit_of_a_participant_comes_before_that_of_a_rail_and_for_all(
     scene: Scene,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -317,3 +318,82 @@ async def test_a_failed_instruction_that_a_person_releases_is_sent_again(
 
     assert await outbox.states(outbox_id) == ["FAILED", "DISPATCHED"]
     assert [kind for kind, _ in ledger.calls] == ["send", "query", "send"]
+
+
+@pytest.mark.parametrize(
+    ("order", "was_sent"),
+    [
+        ("BUSY", True),
+        ("REJECTED", True),
+        ("IN_PROGRESS", True),
+        ("lose", True),
+        ("unreachable", False),
+        ("invalid", False),
+        ("over the limit", False),
+        ("stopped", False),
+    ],
+)
+async def test_only_an_instruction_whose_rail_may_have_been_called_counts_as_sent(
+    outbox: Outbox, ledger: Ledger, *, order: str, was_sent: bool
+) -> None:
+    """What was sent waits for an approval when a limit is lowered; what was not has to fail."""
+    match order:
+        case "unreachable":
+            outbox.rails.rail = loaded(1)
+        case "invalid":
+            outbox.invalid.append("i1")
+        case "over the limit":
+            outbox.control.verdict = Stop(Dead("over the limit"), "OVER_LIMIT")
+        case "stopped":
+            outbox.control.verdict = Stop(Snooze(timedelta(minutes=1)), "STOPPED")
+        case _:
+            ledger.orders += [order]
+    outbox_id = await outbox.send()
+
+    await outbox.run()
+
+    assert await is_sent(outbox, outbox_id) is was_sent
+
+
+async def test_a_lost_attempt_counts_as_sent(outbox: Outbox) -> None:
+    outbox_id = await outbox.send()
+    await outbox.lose()
+    await outbox.sweep(minutes=2)
+
+    assert await is_sent(outbox, outbox_id) is True
+
+
+@pytest.mark.parametrize(
+    ("given", "was_sent"), [("attempts", False), ("nothing", True)], ids=["known", "unknown"]
+)
+async def test_what_a_dropped_month_hides_counts_as_sent(
+    outbox: Outbox, *, given: str, was_sent: bool
+) -> None:
+    """Only the attempts still show then that there was no call."""
+    outbox.invalid.append("i1")
+    outbox_id = await outbox.send()
+    await outbox.run()
+    await outbox.app.pool.execute(
+        """
+        INSERT INTO penstock.outbox_kept_state (
+            outbox_id, states, is_contradicted, state, attempt_no, last_at)
+        VALUES ($1, '{FAILED}', false, 'FAILED', 1, now())
+        """,
+        outbox_id,
+    )
+    if given == "nothing":
+        await outbox.app.pool.execute("DELETE FROM penstock.attempt")
+
+    assert await is_sent(outbox, outbox_id) is was_sent
+
+
+async def is_sent(outbox: Outbox, outbox_id: UUID) -> bool:
+    """Return whether the rail may have been called, as limits see it."""
+    return await outbox.app.pool.fetchval(
+        """
+        SELECT past.was_sent FROM penstock.outbox_instruction AS i
+        CROSS JOIN LATERAL penstock.outbox_past_calls(i.outbox_id, i.item_id) AS past
+        WHERE i.outbox_id = $1
+        """,
+        outbox_id,
+    )
