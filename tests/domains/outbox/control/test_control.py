@@ -26,7 +26,7 @@ from penstock.domains.outbox.rails.registry import RailRow, put_rail
 from penstock.domains.outbox.reconcile.results import sign
 from penstock.domains.outbox.verdict import Proceed, Stop
 from penstock.kernel.errors import LaneIsOwned
-from penstock.kernel.item import Dead, Done, Hold, ItemId, Snooze
+from penstock.kernel.item import Dead, Done, Hold, ItemId, Retry, Snooze
 from penstock.kernel.lane import set_lane
 from penstock.kernel.operate import release as kernel_release
 from tests.domains.outbox.control.control_scene import RAIL_CONFIG, Scene, opened_scene
@@ -881,6 +881,71 @@ async def test_an_instruction_waits_for_its_rail_to_open(scene: Scene) -> None:
     assert scene.rail.sent == ["b-1"]
     await scene.run_after(hours=1)
     assert scene.rail.sent == ["b-1", "a-1", "a-2"]
+
+
+@pytest.mark.parametrize("change", ["remove", "open now", "open later"])
+async def test_a_changed_calendar_applies_to_what_waits_for_the_rail(
+    scene: Scene, change: str
+) -> None:
+    """Otherwise it waits for an opening that is gone, and no verb lets it leave."""
+    ops = scene.clients["ops"]
+    await close_until_tomorrow(scene)
+    first = await scene.send("a-1")
+    await scene.run()
+
+    if change == "remove":
+        changed = await ops.delete("/outbox/calendars/sepa")
+    else:
+        opens = "00:00" if change == "open now" else "13:00"
+        hours = [{"days": ["mon", "tue"], "opens": opens, "closes": "23:00"}]
+        given = {"rail_type": "sepa", "calendar": {"timeZone": "UTC", "hours": hours}}
+        changed = await ops.put("/outbox/calendars", json=given)
+    await scene.run()
+
+    assert changed.is_success, changed.text
+    if change == "open later":
+        assert (await scene.item(first)).due_at == datetime(2030, 1, 1, 13, tzinfo=UTC)
+        await scene.run_after(hours=1)
+    assert scene.rail.sent == ["a-1"]
+
+
+async def test_a_changed_calendar_applies_to_what_an_operator_holds(scene: Scene) -> None:
+    await close_until_tomorrow(scene)
+    first = await scene.send("a-1")
+    await scene.run()
+    await scene.decide("ops", "hold", first)
+
+    await scene.clients["ops"].delete("/outbox/calendars/sepa")
+    await scene.run()
+    assert scene.rail.sent == []
+    await scene.decide("ops", "release", first)
+    await scene.run()
+
+    assert scene.rail.sent == ["a-1"]
+
+
+async def test_a_changed_calendar_leaves_what_waits_for_another_reason(scene: Scene) -> None:
+    """A retry keeps its delay, and the calendar of another rail is not changed."""
+    busy = timedelta(hours=3)
+    scene.rail.outcomes = [Retry("busy", after=busy), Snooze(busy, "rail sepa is full")]
+    retried, snoozed = await scene.send("a-1"), await scene.send("b-1", participant="b")
+    await scene.run()
+    await close_until_tomorrow(scene, "sepa", "wire")
+    other = await scene.send("c-1", participant="c", rail="wire")
+    await scene.run()
+    before = [(await scene.item(each)).due_at for each in (retried, snoozed, other)]
+
+    await scene.clients["ops"].delete("/outbox/calendars/sepa")
+
+    assert [(await scene.item(each)).due_at for each in (retried, snoozed, other)] == before
+    assert before[2] == datetime(2030, 1, 2, 7, tzinfo=UTC)
+
+
+async def close_until_tomorrow(scene: Scene, *rails: str) -> None:
+    """Set calendars by which rails are closed on the day of the clock, New Year."""
+    async with scene.app.pool.acquire() as db:
+        for each in rails or ("sepa",):
+            await put_calendar(db, each, OFFICE, who="test", now=scene.clock.now())
 
 
 async def test_calendars_are_set_listed_and_removed_over_rest(scene: Scene) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from penstock.base.clock import Clock, instant
 from penstock.calendar.check import OPEN_WITHIN
-from penstock.domains.outbox.control.cut_off import list_calendars, next_send_at
+from penstock.domains.outbox.control.cut_off import CLOSED_UNTIL, list_calendars, next_send_at
 from penstock.domains.outbox.control.held_reason import AWAITS_APPROVAL, SUSPENDED
 from penstock.domains.outbox.instruction import Instruction
 from penstock.domains.outbox.verdict import PROCEED, ControlVerdict, Stop
@@ -100,7 +100,7 @@ def _to_open(opens_at: datetime | None, *, now: datetime) -> ControlVerdict:
     if opens_at is None:
         return PROCEED
     until = opens_at.isoformat(timespec="seconds")
-    return Stop(Snooze(opens_at - now, f"the rail is closed until {until}"), "CLOSED")
+    return Stop(Snooze(opens_at - now, CLOSED_UNTIL + until), "CLOSED")
 
 
 def _apply_limits(row: Row, instruction: Instruction) -> ControlVerdict:
