@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from penstock.base.clock import FakeClock
-from penstock.kernel.item import Hold, Retry
+from penstock.kernel.item import Dead, Hold, Retry
 from tests.domains.outbox.control.control_scene import Scene, opened_scene
 
 
@@ -108,8 +108,41 @@ async def test_what_the_rail_reports_as_paid_is_not_rejected(scene: Scene) -> No
     rejected = await scene.decide("ann", "reject", first)
 
     assert rejected.status_code == 409
-    assert "penstock outbox release" in rejected.json()["detail"]
+    assert "penstock outbox approve ends it" in rejected.json()["detail"]
     assert (await scene.item(first)).state == "held"
+
+
+PAID_ENDS = {
+    "waits": "its next attempt ends it",
+    "lost": "the reconciler, by itself and within minutes, ends it",
+    "suspended": "penstock outbox resume ends it",
+    "held": "penstock outbox release ends it",
+    "dead": "penstock outbox release ends it",
+}
+
+
+@pytest.mark.parametrize("place", PAID_ENDS)
+async def test_skip_names_what_ends_a_paid_instruction(scene: Scene, place: str) -> None:
+    """It named release for each, which is refused for one that waits, and of no use for others."""
+    if place == "suspended":
+        await suspend(scene)
+    if place == "dead":
+        scene.rail.outcomes = [Dead("refused")]
+    first = await (lost(scene) if place == "lost" else scene.send("a-1"))
+    if place in {"suspended", "dead"}:
+        await scene.run()
+    if place == "held":
+        await scene.decide("ops", "hold", first)
+    await scene.app.pool.execute(
+        "INSERT INTO penstock.outbox_result (outbox_id, status, occurred_at, received_at,"
+        " due_at) VALUES ($1, 'paid', now(), now(), now())",
+        first,
+    )
+
+    skipped = await scene.decide("ops", "skip", first)
+
+    assert skipped.status_code == 409
+    assert PAID_ENDS[place] in skipped.json()["detail"]
 
 
 RESOLVE, RELEASE = "penstock outbox resolve", "penstock outbox release"

@@ -12,10 +12,9 @@ from uuid import UUID
 
 from penstock.base.money import plain
 from penstock.domains.outbox.audit.archive import Archive
-from penstock.domains.outbox.control.doubt import name_way, refuse_doubt
+from penstock.domains.outbox.control.doubt import name_way, refuse_doubt, refuse_paid
 from penstock.domains.outbox.control.held_reason import AWAITS_APPROVAL
 from penstock.domains.outbox.control.instruction_facts import InstructionFacts, read_facts
-from penstock.domains.outbox.control.operate import PAID
 from penstock.domains.outbox.control.recheck import apply_decision
 from penstock.domains.outbox.ending import UNKNOWN_PREFIX
 from penstock.domains.outbox.errors import (
@@ -150,7 +149,7 @@ async def _check_awaits(
     if item is None or item.state in {"done", "dead", "cancelled"}:
         raise DecisionRefused(str(facts.outbox_id), "has ended")
     if decision == "rejected" and facts.is_paid:
-        raise DecisionRefused(str(facts.outbox_id), PAID)
+        raise refuse_paid(facts, item)
     if decision == "rejected" and facts.may_be_paid:
         raise refuse_doubt(facts, item)
     # One that is also in doubt is held as unknown, and the reason goes on with the control's.

@@ -1,8 +1,9 @@
-"""Which verb decides about an instruction that may have been paid; refusals of others name it."""
+"""What ends an instruction that was paid, or may have been; the refusals of other verbs name it."""
 
+from penstock.domains.outbox.control.held_reason import AWAITS_APPROVAL, SUSPENDED
 from penstock.domains.outbox.control.instruction_facts import InstructionFacts
 from penstock.domains.outbox.ending import UNKNOWN_PREFIX
-from penstock.domains.outbox.errors import ResultUnknown
+from penstock.domains.outbox.errors import DecisionRefused, ResultUnknown
 from penstock.kernel.inspect import ItemView
 
 LOST = "lost"  # The kernel's reason for an item whose worker died.
@@ -27,6 +28,29 @@ def name_way(item: ItemView | None) -> str:
     """
     if item is None or item.state not in {"held", "dead"}:
         return WAIT
+    return USE_RESOLVE if _is_open(item) else USE_RELEASE
+
+
+def refuse_paid(facts: InstructionFacts, item: ItemView | None) -> DecisionRefused:
+    """Return the refusal of a verb that would end a paid instruction as failed."""
+    ends = f"{_name_end(item)} ends it as dispatched, without another call"
+    return DecisionRefused(str(facts.outbox_id), f"was paid; {ends}")
+
+
+def _name_end(item: ItemView | None) -> str:
+    """Return what ends a paid instruction. A control holds again what is only released."""
+    if item is None or item.state not in {"held", "dead"}:
+        return "its next attempt"
+    if _is_open(item):
+        return "the reconciler, by itself and within minutes,"
+    reason = (item.reason or "") if item.state == "held" else ""
+    if reason.startswith(AWAITS_APPROVAL):
+        return "penstock outbox approve"
+    if reason.startswith(SUSPENDED):
+        return "penstock outbox resume"
+    return "penstock outbox release"
+
+
+def _is_open(item: ItemView) -> bool:
     reason = item.reason or ""
-    is_open = item.state == "held" and (reason == LOST or reason.startswith(UNKNOWN_PREFIX))
-    return USE_RESOLVE if is_open else USE_RELEASE
+    return item.state == "held" and (reason == LOST or reason.startswith(UNKNOWN_PREFIX))

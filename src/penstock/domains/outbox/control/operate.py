@@ -4,7 +4,7 @@ from datetime import datetime
 from uuid import UUID
 
 from penstock.domains.outbox.audit.archive import Archive
-from penstock.domains.outbox.control.doubt import refuse_doubt
+from penstock.domains.outbox.control.doubt import refuse_doubt, refuse_paid
 from penstock.domains.outbox.control.gap import add_gap
 from penstock.domains.outbox.control.instruction_facts import (
     InstructionFacts,
@@ -25,7 +25,6 @@ LOST_MAX = 1_000  # Lost attempts that are archived before a release.
 RETURNED = (
     "was returned; penstock outbox skip lets the next one leave, and another key sends it again"
 )
-PAID = "was paid; penstock outbox release ends it as dispatched, without another call"
 
 
 async def hold(
@@ -129,7 +128,7 @@ async def skip(
         # Read after the item was taken from the workers: one may have sent it a moment ago.
         facts = await read_facts(db, outbox_id)
         if facts.is_paid:
-            raise DecisionRefused(str(outbox_id), PAID)
+            raise refuse_paid(facts, item)
         if facts.may_be_paid:
             raise refuse_doubt(facts, item)
         if item is None or item.state != "dead":
