@@ -592,6 +592,27 @@ async def test_a_skipped_instruction_is_not_tried_again(scene: Scene) -> None:
     assert refused.json()["type"].endswith("decision-refused")
 
 
+async def test_a_skipped_instruction_that_is_reported_as_paid_stays_failed(scene: Scene) -> None:
+    """The runbook sent the operator to release, which refused it and did not say what to do."""
+    first, _ = await scene.send("a-1"), await scene.send("a-2")
+    scene.rail.outcomes = [Snooze(timedelta(hours=1))]
+    await scene.run()
+    await scene.decide("ops", "skip", first)
+    await report_paid(scene, first)
+
+    refused = await scene.decide("ops", "release", first)
+    shown = await scene.clients["ops"].get(f"/outbox/instructions/{first}")
+    listed = await scene.clients["ops"].get("/outbox/instructions")
+
+    assert refused.status_code == 409
+    assert "nothing is to be done" in refused.json()["detail"]
+    story = shown.json()
+    assert story["instruction"]["state"] == "FAILED"
+    assert story["instruction"]["next_attempt_at"] is None
+    assert story["attempts"][-1]["error_code"] == "AFTER_FAILURE"
+    assert [each["next_attempt_at"] for each in listed.json()["instructions"]][-1] is None
+
+
 async def test_a_release_that_waits_while_it_is_skipped_does_not_break_the_order(
     scene: Scene,
 ) -> None:

@@ -25,6 +25,11 @@ LOST_MAX = 1_000  # Lost attempts that are archived before a release.
 RETURNED = (
     "was returned; penstock outbox skip lets the next one leave, and another key sends it again"
 )
+PASSED_OVER = "was skipped: later ones have left"
+PAID_AFTER_SKIP = (
+    "was skipped: later ones have left; it was paid after that, stays failed, and nothing is to be "
+    "done: its attempts and penstock outbox gaps show both"
+)
 
 
 async def hold(
@@ -97,10 +102,12 @@ async def _release_failed(
     """
     if facts.is_sent_again and not facts.is_paid:
         raise DecisionRefused(str(facts.outbox_id), "was sent again under another key")
+    if facts.is_skipped:
+        raise DecisionRefused(
+            str(facts.outbox_id), PAID_AFTER_SKIP if facts.is_paid else PASSED_OVER
+        )
     if facts.is_returned:
         raise DecisionRefused(str(facts.outbox_id), RETURNED)
-    if facts.is_skipped:
-        raise DecisionRefused(str(facts.outbox_id), "was skipped: later ones have left")
     await archive.write(
         db, facts.outbox_id, "ZOMBIE_REQUEUE", who=who, error_code=RELEASED, error_message=reason
     )

@@ -1,4 +1,5 @@
--- Return how far instructions are.
+-- Return how far instructions are. A dead item keeps the instant at which it was due when an operator
+-- ended it; the instruction has ended, and there is no next attempt.
 CREATE OR REPLACE FUNCTION penstock.outbox_progress(outbox_ids uuid[])
 RETURNS TABLE (
     outbox_id uuid, state text, item_state text, reason text, next_attempt_at timestamptz,
@@ -16,7 +17,7 @@ AS $$
         SELECT * FROM penstock.locate(ARRAY(SELECT subject.item_id FROM subject))
     )
     SELECT subject.outbox_id, penstock.outbox_state(place.state, place.reason, last.state), place.state,
-        place.reason, place.due_at, coalesce(place.attempts, last.attempt_no, 0),
+        place.reason, CASE WHEN place.state <> 'dead' THEN place.due_at END, coalesce(place.attempts, last.attempt_no, 0),
         coalesce(last.error_message, last.error_code), last.rail_reference
     FROM subject
     LEFT JOIN place ON place.id = subject.item_id
