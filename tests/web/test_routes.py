@@ -25,6 +25,8 @@ def routes() -> Routes:
             described("DELETE", "/slots/{event_id}"),
             described("GET", "/lanes/{name}"),
             described("POST", "/lanes/{name}/pause"),
+            described("POST", "/participants/{id}/suspend"),
+            described("POST", "/participants/{id}/resume"),
         ]
     )
 
@@ -38,6 +40,11 @@ def routes() -> Routes:
         (("GET", "/slots/pay-1"), ("/slots/{event_id}", {"event_id": "pay-1"})),
         (("GET", "/slots/a/b\n"), ("/slots/{event_id}", {"event_id": "a/b\n"})),
         (("POST", "/lanes/x/pause"), ("/lanes/{name}/pause", {"name": "x"})),
+        (("POST", "/participants/a/b/suspend"), ("/participants/{id}/suspend", {"id": "a/b"})),
+        (
+            ("POST", "/participants/a/suspend/resume"),
+            ("/participants/{id}/resume", {"id": "a/suspend"}),
+        ),
     ],
 )
 def test_a_request_finds_its_endpoint(
@@ -57,6 +64,9 @@ def test_a_request_finds_its_endpoint(
         (("GET", "/slots/"), (404, None)),
         (("GET", "/slot"), (404, None)),
         (("GET", "/lanes/a/b"), (404, None)),
+        (("POST", "/lanes/a/b/pause"), (404, None)),
+        (("POST", "/participants/a/b"), (404, None)),
+        (("GET", "/participants/a/b/resume"), (405, "POST")),
         (("PUT", "/slots"), (405, "GET, HEAD")),
         (("PUT", "/slots/batch"), (405, "POST")),
         (("DELETE", "/slots/batch"), (405, "POST")),

@@ -54,8 +54,8 @@ def read_routes(table: Iterable[Endpoint]) -> Routes:
     routes = Routes()
     for path, by_method in sorted(by_path.items(), key=lambda item: _parameters(item[0])):
         if "{" in path:
-            has_more = any(other.startswith(path + "/") for other in by_path)
-            routes.open.append((_pattern(path, has_more=has_more), by_method))
+            takes_slashes = _takes_slashes(path, by_path)
+            routes.open.append((_pattern(path, takes_slashes=takes_slashes), by_method))
         else:
             routes.fixed[path] = by_method
     return routes
@@ -66,13 +66,28 @@ def _parameters(path: str) -> list[bool]:
     return [part.startswith("{") for part in path.split("/")]
 
 
-def _pattern(path: str, *, has_more: bool) -> re.Pattern[str]:
-    """Return a path's pattern.
+def _takes_slashes(path: str, table: Iterable[str]) -> bool:
+    """Say whether the last parameter of a path may contain slashes.
 
     A name may contain slashes: they are sent as %2F, but arrive decoded. So the last parameter
-    takes the rest of the path, unless a longer path of the table begins like this one.
+    takes all up to the end of the path, or to the words that follow it, unless another path of the
+    table begins like this one and could be meant.
     """
+    up_to_parameter = path[: path.rindex("}") + 1]
+    others = [
+        each.removeprefix(up_to_parameter)
+        for each in table
+        if each != path and (each == up_to_parameter or each.startswith(up_to_parameter + "/"))
+    ]
+    if path == up_to_parameter:
+        return not others
+    return not any(each == "" or "{" in each for each in others)
+
+
+def _pattern(path: str, *, takes_slashes: bool) -> re.Pattern[str]:
+    """Return a path's pattern."""
     pattern = _PARAMETER.sub(r"(?P<\1>[^/]+)", re.escape(path))
-    if pattern.endswith("[^/]+)") and not has_more:
-        pattern = pattern.removesuffix("[^/]+)") + ".+)"
+    if takes_slashes:
+        before, _, after = pattern.rpartition("[^/]+")
+        pattern = before + ".+" + after
     return re.compile(pattern, re.DOTALL)

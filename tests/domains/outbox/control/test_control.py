@@ -145,6 +145,20 @@ async def test_a_resumed_participant_sends_what_was_held_in_its_order(scene: Sce
     assert again.status_code == 404
 
 
+async def test_a_participant_with_a_slash_is_suspended_and_resumed(scene: Scene) -> None:
+    first = await scene.send("a-1", participant="a/b")
+
+    suspended = await scene.post("ops", "/outbox/participants/a%2Fb/suspend")
+    await scene.run()
+    assert (await scene.item(first)).reason == "suspended"
+    resumed = await scene.post("ops", "/outbox/participants/a%2Fb/resume")
+    await scene.run()
+
+    assert suspended.json()["participant_id"] == "a/b"
+    assert resumed.status_code == 204, resumed.text
+    assert scene.rail.sent == ["a-1"]
+
+
 async def test_a_failed_head_blocks_its_participant_and_no_other(scene: Scene) -> None:
     """The default: the next instruction may depend on the one that failed."""
     scene.rail.outcomes = [Dead("refused")]
