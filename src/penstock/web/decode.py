@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
 from penstock.base.errors import InvalidInput
+from penstock.base.refused_field import name_field, shorten, to_reason
 from penstock.base.unique_keys import check_unique_keys
 from penstock.base.watchdog import Watchdog
 from penstock.contract.http import Endpoint, NoParameters, Stream
@@ -21,7 +22,6 @@ from penstock.web.request_wrapper import header
 
 # A slow phone sends a megabyte in this time; an attack with slow requests does not.
 BODY_TIMEOUT = timedelta(seconds=30)
-NAME_LENGTH_MAX = 100  # Of a field name that a response repeats.
 
 TRUNCATED = "Input data was truncated"  # As msgspec says it.
 
@@ -31,7 +31,6 @@ _HALF_PAIR = re.compile(
     rb"(?<!\\)(?:\\\\)*\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 )
 _NO_PARAMETERS = NoParameters()
-_NAMED = re.compile(r"(unknown|missing required) field `(.*)`", re.DOTALL)
 
 
 def decode_parameters(endpoint: Endpoint, in_path: Mapping[str, str], request: Request) -> Any:
@@ -43,12 +42,12 @@ def decode_parameters(endpoint: Endpoint, in_path: Mapping[str, str], request: R
     query = request.query_params.multi_items() if request.scope["query_string"] else ()
     for name, value in query:
         if name in given:
-            raise InvalidInput(_short(name), "is given twice")
+            raise InvalidInput(shorten(name), "is given twice")
         given[name] = value
     instants, numbers = _checked_by_form(endpoint.parameters_type)
     for name, value in given.items():
         if "\x00" in value:
-            raise InvalidInput(_short(name), "holds a NUL character")
+            raise InvalidInput(shorten(name), "holds a NUL character")
         # msgspec would take a number for seconds since 1970.
         if name in instants and ":" not in value:
             raise InvalidInput(name, "is not an instant such as 2030-01-31T12:00:00Z")
@@ -58,7 +57,7 @@ def decode_parameters(endpoint: Endpoint, in_path: Mapping[str, str], request: R
     try:
         return msgspec.convert(given, endpoint.parameters_type, strict=False)
     except msgspec.ValidationError as refused:
-        raise _named(refused) from refused
+        raise name_field(refused) from refused
 
 
 @cache
@@ -105,9 +104,9 @@ async def decode_body(endpoint: Endpoint, request: Request, slow_bodies: Watchdo
         if endpoint.keys_are_unique:
             check_unique_keys(raw)
     except msgspec.ValidationError as refused:
-        raise _named(refused) from refused
+        raise name_field(refused) from refused
     except (msgspec.DecodeError, UnicodeDecodeError) as malformed:
-        raise InvalidInput("body", _reason(_cause(malformed, raw))) from malformed
+        raise InvalidInput("body", to_reason(_cause(malformed, raw))) from malformed
     except RecursionError as deep:
         raise InvalidInput("body", "is nested too deeply") from deep
     if b"\\u0000" in raw:
@@ -212,19 +211,6 @@ def _too_large(bytes_max: int) -> HTTPException:
     return HTTPException(413, f"the body is over {bytes_max} bytes", {"Connection": "close"})
 
 
-def _named(refused: msgspec.ValidationError) -> InvalidInput:
-    """Name the field that msgspec refuses: its messages end in a path such as `$[3].due_at`."""
-    message, _, path = str(refused).partition(" - at `$")
-    place = path.removesuffix("`").removeprefix(".")
-    if place.startswith("["):
-        place = f"items{place}"
-    named = _NAMED.search(message)
-    if named is None:
-        return InvalidInput(_short(place) or "body", _reason(message))
-    field = ".".join(filter(None, (place, named[2])))
-    return InvalidInput(_short(field), f"is {named[1].removesuffix(' required')}")
-
-
 def _refuse_nul(body: object) -> None:
     """Raise InvalidInput for a NUL in a field; the kernel checks payloads."""
     parts: list[tuple[str, object]] = [("", body)]
@@ -244,11 +230,3 @@ def _cause(malformed: Exception, raw: bytes) -> str:
     if message == TRUNCATED and (found := _HALF_PAIR.search(raw)) and b'"' in raw[found.end() :]:
         return "JSON is malformed: half of a utf-16 surrogate pair"
     return message
-
-
-def _reason(message: str) -> str:
-    return message if message[:2].isupper() else message[:1].lower() + message[1:]
-
-
-def _short(name: str) -> str:
-    return name[:NAME_LENGTH_MAX]

@@ -19,7 +19,7 @@ from penstock.kernel.operate import release
 from tests.domains.outbox.sending.ledger import Ledger, loaded
 from tests.domains.outbox.sending.scene import SECRET, Outbox
 
-SETTLED = {"reference": "ref-i1", "status": "settled"}
+SETTLED: dict[str, Any] = {"reference": "ref-i1", "status": "settled"}
 
 
 async def report(outbox: Outbox, *, headers: dict[str, str] | None = None, **body: Any) -> Response:
@@ -484,6 +484,55 @@ async def test_a_report_that_is_not_clear_is_refused(
     response = await report(outbox, **about)
 
     assert response.status_code == status, response.text
+
+
+@pytest.mark.parametrize(
+    ("about", "field"),
+    [
+        ({"amount": None}, "amount"),
+        ({"amount": 12.5}, "amount"),
+        ({"amount": "much"}, "amount"),
+        ({"amount": "NaN"}, "amount"),
+        ({"status": "lost"}, "status"),
+        ({"reference": ""}, "reference"),
+        ({"occurred_at": "yesterday"}, "occurred_at"),
+    ],
+    ids=["no amount", "float", "word", "NaN", "status", "reference", "instant"],
+)
+async def test_the_field_that_is_wrong_in_a_report_is_named(
+    outbox: Outbox, about: dict[str, Any], field: str
+) -> None:
+    """A float may be rounded, and another amount is one that was not paid."""
+    outbox_id = await dispatched(outbox)
+
+    response = await report(outbox, **(SETTLED | about))
+
+    assert response.status_code == 400, response.text
+    assert response.json()["field"] == field
+    assert await outbox.states(outbox_id) == ["DISPATCHED"]
+
+
+async def test_an_integer_amount_is_accepted(outbox: Outbox) -> None:
+    outbox_id = await outbox.send(amount="12.00")
+    await outbox.run()
+
+    response = await report(outbox, **SETTLED, amount=12)
+
+    assert response.status_code == 200, response.text
+    assert await outbox.states(outbox_id) == ["DISPATCHED", "SETTLED"]
+
+
+async def test_the_code_of_a_report_with_a_status_is_archived_and_decides_nothing(
+    outbox: Outbox,
+) -> None:
+    """A return has a status, and a code with its reason."""
+    outbox_id = await dispatched(outbox)
+
+    response = await report(outbox, reference="ref-i1", status="returned", code="BUSY")
+
+    assert response.status_code == 200, response.text
+    row = (await outbox.rows(outbox_id))[-1]
+    assert (row["state"], row["rail_code"]) == ("RETURNED", "BUSY")
 
 
 async def test_a_report_whose_ids_do_not_belong_together_is_refused(outbox: Outbox) -> None:

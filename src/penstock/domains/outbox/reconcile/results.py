@@ -8,7 +8,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from hashlib import sha256
 from typing import Annotated, Literal, assert_never
 from uuid import UUID
@@ -19,6 +19,7 @@ from msgspec import Meta, Struct
 from penstock.base.aio import outcome_of
 from penstock.base.errors import InvalidInput
 from penstock.base.log import Logger, describe
+from penstock.base.refused_field import name_field, to_reason
 from penstock.base.unique_keys import check_unique_keys
 from penstock.domains.outbox.audit.archive import Archive, ArchivedState
 from penstock.domains.outbox.earlier_calls import (
@@ -107,13 +108,14 @@ STATUSES: dict[CodeClass, Said] = {
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What a rail sends. It names the instruction in one of three ways, and one of status and code.
+    """What a rail sends. It names the instruction in one of three ways, and a status or a code.
 
-    Unknown fields are ignored: the format is the rail's.
+    With both, the status decides, and the code is archived. The amount is a decimal string or an
+    integer: a JSON float may be rounded. Unknown fields are ignored: the format is the rail's.
     """
 
     rail_type: str
-    amount: Decimal
+    amount: str | int
     currency: str
     outbox_id: UUID | None = None
     instruction_id: str | None = None
@@ -157,12 +159,13 @@ class Results:
         report = _read(body)
         await self._verify(db, report.rail_type, body, signature=signature, now=now)
         _check_instant(report.occurred_at, now=now)
+        amount = _read_amount(report.amount)
         found = await self._find(db, report)
-        if (report.amount, report.currency) != (found["amount"], found["currency"]):
+        if (amount, report.currency) != (found["amount"], found["currency"]):
             raise ResultMismatch(
                 found["outbox_id"],
                 f"{found['amount']} {found['currency']}",
-                f"{report.amount} {report.currency}",
+                f"{amount} {report.currency}",
             )
         said = await self._said(report)
         if said is None:
@@ -503,13 +506,25 @@ def verify(signature: str | None, body: bytes, secret: str | None, *, now: datet
 def _read(body: bytes) -> Report:
     try:
         report = msgspec.json.decode(body, type=Report)
+    except msgspec.ValidationError as refused:
+        raise name_field(refused) from refused
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as malformed:
-        raise InvalidInput("body", str(malformed)) from malformed
+        raise InvalidInput("body", to_reason(str(malformed))) from malformed
     check_unique_keys(body)
     for field in ("rail_type", "instruction_id", "idempotency_key", "reference"):
         if "\x00" in (getattr(report, field) or ""):
             raise InvalidInput(field, "holds a NUL character")
     return report
+
+
+def _read_amount(given: str | int) -> Decimal:
+    try:
+        amount = Decimal(given)
+    except InvalidOperation as malformed:
+        raise InvalidInput("amount", "is not a decimal number") from malformed
+    if not amount.is_finite():
+        raise InvalidInput("amount", "is not a decimal number")
+    return amount
 
 
 def _check_instant(occurred_at: datetime | None, *, now: datetime) -> None:
