@@ -190,6 +190,7 @@ async def test_many_are_counted_first_and_then_decided(outbox: Outbox, ledger: L
     }  # fmt: skip
     assert rest.json()["changed"] == 2
     assert paid.status_code == 400
+    assert "each paid instruction has a reference of its own" in paid.json()["detail"]
     for each in ids:
         assert await outbox.states(each) == ["UNKNOWN", "FAILED"]
 
@@ -354,3 +355,17 @@ async def test_a_decision_about_an_attempt_does_not_decide_about_a_later_one(
     assert second.status_code == 409
     assert "was tried again" in second.json()["detail"]
     assert await outbox.item_state(outbox_id) == "held"
+
+
+async def test_a_decision_about_an_attempt_that_was_not_made_is_refused(
+    outbox: Outbox, ledger: Ledger
+) -> None:
+    """It said that the instruction was tried again since, which nobody had done."""
+    outbox_id = await doubtful(outbox, ledger)
+
+    refused = await resolve(outbox, outbox_id, resolution="failed", reason="x", attempt=2)
+
+    assert refused.status_code == 400
+    assert refused.json()["field"] == "attempt"
+    assert "the last one is 1" in refused.json()["detail"]
+    assert await outbox.states(outbox_id) == ["UNKNOWN"]

@@ -14,6 +14,7 @@ from penstock.domains.outbox.reconcile.resolve import (
     InstructionResolution,
     Resolver,
     UnknownFilter,
+    check_for_many,
     list_unknown,
 )
 
@@ -25,7 +26,8 @@ from penstock.domains.outbox.reconcile.resolve import (
     "resolution",
     type=click.Choice(["paid", "failed", "again"]),
     required=True,
-    help="paid: it left; failed: it did not and will not; again: it did not, send it again.",
+    help="paid: it left, --reference is needed; failed: it did not and will not; again: it did "
+    "not, send it again.",
 )
 @click.option("--reason", required=True, help="Why; kept in the archive and the audit.")
 @click.option("--reference", help="With --as paid: the reference of the rail.")
@@ -63,6 +65,8 @@ def resolve(  # noqa: PLR0913  One argument per option.
     """Decide about an instruction that may have been paid, once you have asked the bank."""
     if (outbox_id is None) != is_all:
         raise click.UsageError("give either an ID or --all")
+    if is_all:
+        check_for_many(resolution)
     decision = Decision(resolution=resolution, who=operator(), reason=reason, reference=reference)
     resolver = Resolver(archive=find_archive())
     if outbox_id is not None:

@@ -11,6 +11,7 @@ from penstock.domains.outbox.reconcile.resolve import (
     Decision,
     Resolver,
     UnknownFilter,
+    check_for_many,
     count_unknown,
 )
 from penstock.domains.outbox.reconcile.results import Report, Results
@@ -62,6 +63,7 @@ class ResultApi:
     ) -> wire.ResolvedMany:
         """Decide about the instructions in doubt that match."""
         given = call.body
+        check_for_many(given.resolution)
         decision = Decision(resolution=given.resolution, who=call.who, reason=given.reason)
         async with call.connection() as db:
             before = given.before

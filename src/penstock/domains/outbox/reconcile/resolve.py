@@ -263,7 +263,8 @@ class Resolver:
 
         `attempt` is the one that the person looked at; None is the last one. Raises
         UnknownInstruction, DecisionRefused for one that is known to be paid or was tried again
-        since, and StateConflict for one that is not in doubt.
+        since, InvalidInput for an attempt that it has not had, and StateConflict for one that is
+        not in doubt.
         """
         async with db.transaction():
             await self._archive_lost(db, now=now)
@@ -273,7 +274,10 @@ class Resolver:
             if not await self.decide(db, item_id, decision, attempt=attempt, now=now):
                 if await self._lock(db, item_id, attempt) is not None:
                     raise DecisionRefused(str(outbox_id), PAID)
-                if await self._lock(db, item_id, None) is not None:
+                last = await self._lock(db, item_id, None)
+                if last is not None and attempt is not None and attempt > last[1]:
+                    raise InvalidInput("attempt", f"there is none yet; the last one is {last[1]}")
+                if last is not None:
                     raise DecisionRefused(str(outbox_id), TRIED_AGAIN)
                 item = await read_item(db, ItemId(item_id))
                 state = "gone" if item is None else item.state
@@ -292,7 +296,7 @@ class Resolver:
         Others that came to doubt since they were listed are left alone, also another attempt of
         one of these. Each page is a transaction of its own.
         """
-        _check_for_many(decision)
+        check_for_many(decision.resolution)
         changed = 0
         for start in range(0, len(doubts), PAGE_ITEMS):
             changed += await self._decide_all(
@@ -314,7 +318,7 @@ class Resolver:
 
         Raises InvalidInput without `before`: the caller has to say up to when somebody has looked.
         """
-        _check_for_many(decision)
+        check_for_many(decision.resolution)
         if only.before is None:
             raise InvalidInput("before", "is needed: the instant that the dry run returned")
         doubts = await list_unknown(db, only, after=after, limit=limit)
@@ -367,8 +371,9 @@ async def count_unknown(db: Queries, only: UnknownFilter) -> int:
     return int(await db.fetchval(COUNT_UNKNOWN, *_conditions(only)))
 
 
-def _check_for_many(decision: Decision) -> None:
-    if decision.resolution == "paid":
+def check_for_many(resolution: InstructionResolution) -> None:
+    """Raise InvalidInput for a resolution that only one instruction can have."""
+    if resolution == "paid":
         raise InvalidInput("resolution", "each paid instruction has a reference of its own")
 
 
