@@ -71,6 +71,16 @@ async def test_a_changed_row_is_named_and_the_exit_code_is_one(db: Pool, run: Ru
     assert str(ids[2]) in text
 
 
+async def test_a_dropped_month_without_a_kept_seal_is_refused(db: Pool, run: Run) -> None:
+    """It was ignored, so that a person could believe that the other months had been compared."""
+    await add(db, 1)
+
+    code, out, err = run("--dropped", "2030-01")
+
+    assert (code, out) == (2, "")
+    assert "--dropped is only for --expect" in err
+
+
 async def test_a_dropped_month_is_printed_and_has_to_be_expected(db: Pool, run: Run) -> None:
     """Its rows cannot be compared any more, so a person has to know about it."""
     at = datetime(2030, 1, 15, tzinfo=UTC)

@@ -49,6 +49,8 @@ def verify(
     The exit code is 1 if there is one. Keep what --head prints outside of this database: only then
     can --expect show that the whole chain was written anew.
     """
+    if dropped and expect is None:
+        raise click.UsageError("--dropped is only for --expect")
     if head:
         _print_head(data_dir, as_json=as_json)
         return
