@@ -516,6 +516,20 @@ async def test_a_number_that_was_taken_and_not_used_is_a_gap(scene: Scene, dsn: 
     assert [row["sequence_id"] for row in await scene.pending()] == [2]
 
 
+@pytest.mark.parametrize("participant_id", ["", "a" * 256, None], ids=["empty", "long", "null"])
+async def test_no_number_is_taken_for_an_id_that_no_instruction_can_have(
+    dsn: str, participant_id: str | None
+) -> None:
+    """The gap would stay for ever."""
+    db = await connect(dsn)
+
+    with pytest.raises(asyncpg.InvalidParameterValueError, match="1 to 255 characters"):
+        await db.fetchval("SELECT penstock.bump_participant_outbox_seq($1)", participant_id)
+
+    assert await db.fetchval("SELECT count(*) FROM penstock.participant_outbox_sequences") == 0
+    await db.close()
+
+
 async def test_doctor_names_numbers_that_were_taken_and_not_used(scene: Scene) -> None:
     """A hole stays for ever; after a week it is no news any more."""
     pool, resources = scene.app.pool, scene.app.resources
