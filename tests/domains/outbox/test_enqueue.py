@@ -516,6 +516,28 @@ async def test_a_number_that_was_taken_and_not_used_is_a_gap(scene: Scene, dsn: 
     assert [row["sequence_id"] for row in await scene.pending()] == [2]
 
 
+async def test_a_number_that_a_producer_takes_by_itself_is_used_and_not_listed(
+    scene: Scene, dsn: str
+) -> None:
+    """The document's own UPDATE works; nothing can note a number that it takes in vain."""
+    await scene.send("i-0")
+    db = await connect(dsn)
+    take = (
+        "UPDATE penstock.participant_outbox_sequences SET next_sequence_id = next_sequence_id + 1"
+        " WHERE participant_id = 'ada' RETURNING next_sequence_id - 1"
+    )
+
+    async with db.transaction():
+        number = await db.fetchval(take)
+        await db.execute(INSERT, number, "i-1", "ada", "k-1", "sepa", json.dumps(a_payload()))
+    await db.fetchval(take)
+    await scene.send("i-2")
+
+    assert [row["sequence_id"] for row in await scene.pending()] == [1, 2, 4]
+    assert await list_gaps(db) == []
+    await db.close()
+
+
 @pytest.mark.parametrize("participant_id", ["", "a" * 256, None], ids=["empty", "long", "null"])
 async def test_no_number_is_taken_for_an_id_that_no_instruction_can_have(
     dsn: str, participant_id: str | None
