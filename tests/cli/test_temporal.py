@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock import Penstock
 from penstock.base.settings import read_once
 from penstock.console.exits import Exit
 from tests.cli.conftest import Cli
+from tests.cli.test_payments import SCHEDULE
 from tests.database import run_sql
 from tests.ports import free_port
 from tests.temporal_server import TemporalServer
@@ -72,6 +74,19 @@ def test_an_unknown_payment_is_not_started(cli: Cli) -> None:
 
     assert ended.code == Exit.BAD_INPUT
     assert "there is no payment 'nothing'" in ended.err
+
+
+async def test_a_cancelled_payment_is_not_started(cli: Cli, dsn: str) -> None:
+    """No lane starts it: an operator who is told to wait for one waits for ever."""
+    async with Penstock(dsn):
+        pass
+    assert cli(*SCHEDULE, "--amount", "12.50").code == 0
+    cli("payment", "cancel", "p-1")
+
+    ended = cli("temporal", "start", "p-1")
+
+    assert ended.code == Exit.BAD_INPUT
+    assert "payment_id: the payment is CANCELLED, and is not started" in ended.err
 
 
 async def test_a_server_that_is_down_is_named(

@@ -152,15 +152,16 @@ def new_execution(
 async def read_execution(db: Connection, payment_id: str) -> NewExecution:
     """Return the workflow of a payment that was dispatched, for a person who starts it again.
 
-    Raises UnknownPayment, and InvalidInput for a payment that waits or has been executed.
+    Raises UnknownPayment, and InvalidInput for a payment that waits, was executed or has ended.
     """
     row = await db.fetchrow(READ_EXECUTION, payment_id)
     if row is None:
         raise UnknownPayment(payment_id)
+    # Before the place of the item: that of a cancelled payment is in no lane any more.
+    if row["status"] not in STARTABLE:
+        raise InvalidInput("payment_id", f"the payment is {row['status']}, and is not started")
     if row["is_waiting"]:
         raise InvalidInput("payment_id", "the payment waits in its lane, which starts it")
-    if row["status"] not in STARTABLE:
-        raise InvalidInput("payment_id", f"the payment is {row['status']}: nothing is left to do")
     payment = LoadedPayment(
         payment_id=row["payment_id"],
         item_type=row["item_type"],
