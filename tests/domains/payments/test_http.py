@@ -68,6 +68,9 @@ async def test_a_repeat_has_the_same_answer_and_other_content_is_a_conflict(scen
         {"notify": {"mail": f"a@{'b' * 64}.org"}},
         {"payment_id": "a/b"},
         {"payment_id": "stream"},
+        {"payment_id": "p-1\r\nBcc: eve@example.org"},
+        {"payment_id": "p-1\x7f"},
+        {"payment_id": "p-1\u2028"},
     ],
     ids=str,
 )

@@ -76,6 +76,7 @@ async def test_without_an_instant_a_payment_is_due_now(scene: Scene) -> None:
         ("payment_id", {"payment_id": ""}),
         ("payment_id", {"payment_id": "x" * 256}),
         ("payment_id", {"payment_id": "a\x00b"}),
+        ("payment_id", {"payment_id": "a\r\nb"}),
         ("item_type", {"item_type": "payment"}),
         ("amount", {"amount": "0"}),
         ("amount", {"amount": "1.005"}),

@@ -41,8 +41,10 @@ def validate(payment: NewPayment) -> Draft:
 
 
 def _check_id(payment_id: str) -> None:
-    """Refuse an id under which nobody could ask for the payment."""
+    """Refuse an id under which nobody could ask for the payment, or that no mail could name."""
     check_text("payment_id", payment_id)
+    if not payment_id.isprintable():
+        raise InvalidInput("payment_id", "must be printable characters in one line")
     if "/" in payment_id or payment_id in RESERVED_IDS:
         raise InvalidInput("payment_id", "must have no slash, and not be the name of a path")
 
