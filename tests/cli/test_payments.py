@@ -110,6 +110,14 @@ def test_a_conflict_and_bad_input_have_exit_codes_of_their_own(ready: Cli) -> No
     assert "CANCELLED and cannot be changed" in cancelled.err
 
 
+def test_an_address_that_mail_refuses_is_refused(ready: Cli) -> None:
+    refused = ready(*SCHEDULE, "--amount", "12.50", "--mail", "a@b")
+
+    assert refused.code == 2
+    assert "notify.mail: is not a valid address" in refused.err
+    assert ready("payment", "show", "p-1").code == 2
+
+
 def test_limits_are_set_listed_and_removed(ready: Cli) -> None:
     assert ready("payment", "limit", "set", "EUR", "--amount-max", "12.40").code == 0
     assert ready("payment", "limit", "set", "EUR", "--participant", "bob", "--day-amount-max", "9")

@@ -28,7 +28,7 @@ from penstock.domains.outbox.enqueue import (
 )
 from penstock.domains.outbox.event import Announce, OutboxEvent
 from penstock.domains.payments.accept import PaymentBatcher
-from penstock.domains.payments.commands import payment_group
+from penstock.domains.payments.commands import Composed, payment_group
 from penstock.domains.payments.domain import PAYMENTS
 from penstock.domains.payments.engine import HandlePayments
 from penstock.domains.payments.execute import (
@@ -52,6 +52,7 @@ from penstock.domains.payments.notify import (
     key_prefix,
     where_table_exists,
 )
+from penstock.domains.payments.payment import Draft, NewPayment
 from penstock.domains.payments.results import (
     PaymentResult,
     PaymentResults,
@@ -117,10 +118,30 @@ def build(
         resources,
         notify=notifier,
         engines=_engines(resources, built_in, temporal=temporal),
-        steps=steps,
+        steps=make_steps(steps),
         readers=make_readers(resources.settings),
     )
     return replace(runtime, apis=[*runtime.apis, execution])
+
+
+def make_steps(steps: Steps = STEPS) -> Steps:
+    """Return the steps of phase A, where `validate` also refuses an address that mail refuses.
+
+    Otherwise the payment would be executed, and its mails be lost. Only the extra can check one;
+    without it, `validate` alone decides.
+    """
+    if not mail.is_installed():
+        return steps
+    from penstock.domains.mail.address import parse_address  # noqa: PLC0415  An extra.
+
+    def validate(payment: NewPayment) -> Draft:
+        draft = steps.validate(payment)
+        address = draft.payment.notify.mail
+        if address is not None:
+            parse_address(address, field="notify.mail")
+        return draft
+
+    return replace(steps, validate=validate)
 
 
 def _engines(
@@ -288,5 +309,5 @@ DOMAIN: Domain = replace(
     settings=(*PAYMENTS.settings, TemporalSettings, PaymentTopics, KafkaSettings),
     metrics=(*PAYMENTS.metrics, *kafka_metrics.METRICS),
     checks=(*PAYMENTS.checks, check_notifications, check_temporal),
-    commands=(payment_group(make_readers),),
+    commands=(payment_group(Composed(make_readers=make_readers, make_steps=make_steps)),),
 )

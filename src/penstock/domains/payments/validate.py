@@ -72,7 +72,7 @@ def _check_party(field: str, party: Party) -> None:
 
 
 def _check_notify(notify: Notify) -> None:
-    """Refuse what is no address at all; mail checks the rest when it accepts one."""
+    """Refuse what is no address at all; `compose` adds the check of mail where it is installed."""
     mail = notify.mail
     if mail is not None and (len(mail) > MAIL_LENGTH_MAX or not _MAIL.fullmatch(mail)):
         raise InvalidInput("notify.mail", "must be an e-mail address")

@@ -1,5 +1,6 @@
 """The command group of payments."""
 
+from penstock.domains.payments.commands.composed import Composed
 from penstock.domains.payments.commands.group import payment_group
 
-__all__ = ["payment_group"]
+__all__ = ["Composed", "payment_group"]

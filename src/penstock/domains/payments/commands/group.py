@@ -2,17 +2,17 @@
 
 import click
 
+from penstock.domains.payments.commands.composed import Composed
 from penstock.domains.payments.commands.inspect import list_, show
 from penstock.domains.payments.commands.operate import cancel, reschedule
-from penstock.domains.payments.commands.readers import MakeReaders
 from penstock.domains.payments.commands.rules import limit, rule
 from penstock.domains.payments.commands.schedule import schedule
 
 VERBS = (schedule, show, list_, cancel, reschedule, limit, rule)
 
 
-def payment_group(make_readers: MakeReaders) -> click.Group:
-    """Return the group; its verbs find `make_readers` as the context's object."""
+def payment_group(composed: Composed) -> click.Group:
+    """Return the group; its verbs find `composed` as the context's object."""
 
     @click.group(name="payment")
     @click.pass_context
@@ -21,7 +21,7 @@ def payment_group(make_readers: MakeReaders) -> click.Group:
 
         JSON output has the field names of the REST API.
         """
-        context.obj = make_readers
+        context.obj = composed
 
     for verb in VERBS:
         payment.add_command(verb)

@@ -11,7 +11,7 @@ from penstock.console.database import ask, data_dir_option
 from penstock.console.output import json_option, print_json, print_record, print_rows
 from penstock.console.values import LIMIT, parse_when
 from penstock.domains.payments import wire
-from penstock.domains.payments.commands.readers import find_readers
+from penstock.domains.payments.commands.composed import find_readers
 from penstock.domains.payments.inspect import (
     PaymentDetail,
     PaymentFilter,

@@ -11,6 +11,7 @@ from penstock.console.database import data_dir_option, lent_resources, operator
 from penstock.console.output import json_option, print_record
 from penstock.console.values import parse_when
 from penstock.domains.payments import wire
+from penstock.domains.payments.commands.composed import find_steps
 from penstock.domains.payments.payment import NewPayment, Notify, Party
 from penstock.domains.payments.schedule import Payments
 
@@ -65,9 +66,12 @@ def schedule(  # noqa: PLR0913  One argument per option.
         notify=Notify(mail=mail, event=event),
     )
 
+    steps = find_steps()
+
     async def accept() -> dict[str, Any]:
         async with lent_resources(data_dir) as resources:
-            scheduled = await Payments(pool=resources.pool).schedule(new, who=operator())
+            payments = Payments(pool=resources.pool, steps=steps)
+            scheduled = await payments.schedule(new, who=operator())
         shown = msgspec.structs.asdict(wire.to_wire_scheduled(scheduled))
         return shown | {"is_new": scheduled.is_new}
 
