@@ -1,5 +1,6 @@
 """`penstock temporal`: schedules and their state, on a real server."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -10,13 +11,21 @@ import pytest
 from penstock import Penstock
 from penstock.base.settings import read_once
 from penstock.console.exits import Exit
+from penstock.integrations.temporal.client import connect
+from penstock.integrations.temporal.start import NewWorkflow, start_workflow
 from tests.cli.conftest import Cli
+from tests.cli.output import answers
 from tests.cli.test_payments import SCHEDULE
 from tests.database import run_sql
 from tests.ports import free_port
 from tests.temporal_server import TemporalServer
 
+PATIENCE = 60.0  # Seconds that a test waits for Temporal: a busy machine needs some.
 ON_SCHEDULE = "UPDATE penstock.payment_item_type SET engine = 'temporal_schedule'"
+FEES_ON_TEMPORAL = """
+INSERT INTO penstock.exec_rate_config (item_type) VALUES ('FEE'), ('FEE_B');
+UPDATE penstock.payment_item_type SET engine = 'temporal' WHERE item_type <> 'PAYMENT'
+"""
 
 
 def use(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
@@ -67,6 +76,33 @@ async def test_schedules_are_created_once_and_shown(
     assert "PAYMENT has no schedule" in missing.out
     assert "run penstock temporal worker" in missing.out
     assert "PAYMENT has no schedule" not in doctor.out
+
+
+async def test_open_workflows_are_counted_for_each_item_type(
+    cli: Cli, *, dsn: str, temporal: TemporalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum of all types says nothing about the one that an operator looks at."""
+    use(monkeypatch, temporal.target)
+    await run_sql(dsn, FEES_ON_TEMPORAL)
+    await open_workflows(temporal, "exec-fee-1", "exec-fee-2", "exec-fee_b-1", "exec-payment-1")
+
+    status = answers(cli("temporal", "status", "--json"))
+
+    assert {each["item_type"]: each["open"] for each in status} == {
+        "FEE": 2, "FEE_B": 1, "PAYMENT": None
+    }  # fmt: skip
+
+
+async def open_workflows(temporal: TemporalServer, *ids: str) -> None:
+    """Start workflows that nobody runs, and return once Temporal lists them."""
+    client = await connect(temporal.target)
+    for each in ids:
+        execution = NewWorkflow(id=each, type="PaymentExecWorkflow", task_queue="none", args=[])
+        await start_workflow(client, execution)
+    listed = " OR ".join(f"WorkflowId = '{each}'" for each in ids)
+    async with asyncio.timeout(PATIENCE):
+        while (await client.count_workflows(listed)).count < len(ids):
+            pass
 
 
 def test_an_unknown_payment_is_not_started(cli: Cli) -> None:

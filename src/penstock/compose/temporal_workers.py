@@ -11,6 +11,7 @@ from penstock.base.aio import alongside, supervise
 from penstock.compose.payments import ExecutionSteps, make_notifier, send_instructions
 from penstock.compose.temporal import TemporalSettings, connect_as_set, start_on, to_workflow
 from penstock.contract import Resources, Service
+from penstock.domains.payments.loader import ON_TEMPORAL
 from penstock.domains.payments.steps import Steps
 from penstock.domains.payments.temporal.dispatcher_activities import DispatcherActivities
 from penstock.domains.payments.temporal.dispatcher_workflow import DispatcherWorkflow
@@ -24,6 +25,7 @@ from penstock.domains.payments.temporal.models import (
     DISPATCHER,
     EXEC_QUEUE,
     INIT_QUEUE,
+    exec_workflow_id,
 )
 from penstock.domains.payments.temporal.schedules import (
     ItemTypeRow,
@@ -147,8 +149,15 @@ async def _status(client: Client, row: ItemTypeRow) -> dict[str, Any]:
         "next_at": None if next_at is None else next_at.isoformat(),
         "dispatchers": await count_workers(client, DISPATCH_QUEUE),
         "executors": await count_workers(client, row.exec_task_queue),
-        "open": await count_open(client, row.exec_workflow_type),
+        "open": await _count_open(client, row),
     }
+
+
+async def _count_open(client: Client, row: ItemTypeRow) -> int | None:
+    """Return how many executions of an item type are open, by their ids: types share workflows."""
+    if row.engine not in ON_TEMPORAL:
+        return None
+    return await count_open(client, exec_workflow_id(row.item_type, ""))
 
 
 def make_sync(client: Client, *, task_queue: str = DISPATCH_QUEUE) -> SyncSchedule:

@@ -12,11 +12,11 @@ from penstock.integrations.temporal.errors import translated
 CALL_TIMEOUT = timedelta(seconds=10)
 
 
-async def count_open(client: Client, workflow_type: str) -> int:
-    """Return how many workflows of a type are open. Raises TemporalFailed."""
+async def count_open(client: Client, id_prefix: str) -> int:
+    """Return how many workflows are open whose id begins so. Raises TemporalFailed."""
     with translated():
         found = await client.count_workflows(
-            f"WorkflowType = '{workflow_type}' AND ExecutionStatus = 'Running'",
+            f"WorkflowId STARTS_WITH '{id_prefix}' AND ExecutionStatus = 'Running'",
             rpc_timeout=CALL_TIMEOUT,
         )
     return found.count
