@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from penstock.cli.lane import policy
+from penstock.cli.root import command_line
 from penstock.console.output import text
 from penstock.kernel.lane import FIELDS, create_lane
 from penstock.postgres.pool import Pool
@@ -103,6 +105,30 @@ def test_log_events_say_what_has_happened() -> None:
     others = {event for event in events if not PAST.fullmatch(event)}
 
     assert others == set()
+
+
+def test_both_names_of_an_option_that_is_on_or_off_are_listed() -> None:
+    """A person who has turned something on looks for the name that turns it off."""
+    page = read("docs/reference/cli.md")
+
+    listed = {
+        name: f"| {' / '.join(f'`{each}`' for each in name)} |" in page for name in switches()
+    }
+
+    assert ("--refuse-duplicates", "--allow-duplicates") in listed
+    assert [name for name, is_listed in listed.items() if not is_listed] == []
+
+
+def switches() -> set[tuple[str, str]]:
+    """Return the options of all commands that have a second name, which says no."""
+    commands: list[click.Command] = [command_line()]
+    found: set[tuple[str, str]] = set()
+    while commands:
+        command = commands.pop()
+        if isinstance(command, click.Group):
+            commands += command.commands.values()
+        found |= {(each.opts[0], no) for each in command.params for no in each.secondary_opts}
+    return found
 
 
 async def test_every_field_of_a_policy_has_an_entry_with_its_default(db: Pool) -> None:

@@ -55,8 +55,13 @@ def _row(path: str, option: click.Option) -> Sequence[str]:
         f"Default: {default}" if default else "",
         "Required" if option.required else "",
     ]
+    return _names(option), " ".join(f"{part}." for part in parts if part)
+
+
+def _names(option: click.Option) -> str:
+    """Return the name of an option; click keeps the name that says no apart from the others."""
     name = " ".join(filter(None, [option.opts[0], option.metavar]))
-    return code(name), " ".join(f"{part}." for part in parts if part)
+    return " / ".join(map(code, [name, *option.secondary_opts]))
 
 
 def _hint(text: str) -> str:
