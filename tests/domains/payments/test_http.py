@@ -137,6 +137,49 @@ async def test_a_batch_has_one_result_for_each(scene: Scene) -> None:
     assert [row["payment_id"] for row in await scene.rows()] == ["p-1", "p-5"]
 
 
+@pytest.mark.parametrize("way", ["batch", "stream"])
+async def test_a_result_names_its_payment_wherever_that_can_be_read(scene: Scene, way: str) -> None:
+    """A caller who keeps no positions finds out which of its payments was refused."""
+    await scene.app.pool.execute("INSERT INTO penstock.payment_limit VALUES ('', 'EUR', 20, NULL)")
+    text = json.dumps(a_body("p-6"))
+    lines = [
+        json.dumps(a_body("p-1", amount="0")),
+        json.dumps({"payment_id": "p-2", "colour": "red"}),
+        json.dumps(a_body("p-3", item_type="INVOICE")),
+        json.dumps(a_body("p-4", amount="21")),
+        json.dumps(a_body("p-5", amount=12.5)),
+        text.replace('"amount"', '"amount": "1.00", "amount"'),
+        text.replace('"payment_id"', '"payment_id": "p-7", "payment_id"'),
+        json.dumps(a_body("x" * 256)),
+        json.dumps(a_body() | {"payment_id": 7}),
+        json.dumps("p-8"),
+        '{"payment_id": "p-9", "colour": "\udcff"}',
+    ]
+
+    results = await sent_as(way, scene, lines)
+
+    assert [each.get("payment_id") for each in results] == [
+        "p-1", "p-2", "p-3", "p-4", "p-5", "p-6", None, None, None, None, None
+    ]  # fmt: skip
+    assert [each["outcome"] for each in results] == [
+        *(["invalid"] * 2), *(["refused"] * 2), *(["invalid"] * 7)
+    ]  # fmt: skip
+
+
+async def sent_as(way: str, scene: Scene, lines: list[str]) -> list[Any]:
+    """Send payments that are given as JSON in a batch or in a stream; return the results."""
+    if way == "batch":
+        content, kind = f"[{','.join(lines)}]", "application/json"
+    else:
+        content, kind = "\n".join(lines), NDJSON
+    body = content.encode(errors="surrogateescape")
+    answer = await scene.client.post(
+        f"/payments/{way}", content=body, headers={"Content-Type": kind}
+    )
+    assert answer.status_code == 200, answer.text
+    return answer.json() if way == "batch" else list(map(json.loads, answer.text.splitlines()))
+
+
 async def test_a_stream_is_scheduled_in_chunks_with_a_line_for_each(scene: Scene) -> None:
     lines = [json.dumps(a_body(f"p-{number}")) for number in range(2_500)]
     lines[1_700] = "{nonsense"

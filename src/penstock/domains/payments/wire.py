@@ -200,6 +200,30 @@ def read_new_payment(document: bytes | str, *, name: str) -> payment.NewPayment:
 _new_payment = msgspec.json.Decoder(NewPayment)
 
 
+def find_payment_id(document: bytes) -> str | None:
+    """Return the id of a payment that is refused, or None if it has none or more than one."""
+    try:
+        given = _named.decode(document)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    try:
+        check_unique_keys(document)
+    except InvalidInput as refused:
+        return None if refused.field == "payment_id" else given.payment_id
+    except ValueError:
+        return None  # Text or JSON that is not valid, in a field that was not decoded.
+    return given.payment_id
+
+
+class _Named(Struct, frozen=True, kw_only=True):
+    """What is read of a payment that is refused."""
+
+    payment_id: Name
+
+
+_named = msgspec.json.Decoder(_Named)
+
+
 def to_new_payment(given: NewPayment) -> payment.NewPayment:
     """Return a payment as the domain takes it."""
     return msgspec.convert(given, payment.NewPayment, from_attributes=True)
@@ -212,8 +236,8 @@ def to_wire_scheduled(found: payment.Scheduled) -> ScheduledPayment:
     )
 
 
-def to_wire_result(index: int, answer: payment.ScheduleResult) -> Result:
-    """Return what became of one payment of a batch."""
+def to_wire_result(index: int, answer: payment.ScheduleResult, *, payment_id: str | None) -> Result:
+    """Return what became of one payment of a batch; `payment_id` is None if it cannot be read."""
     match answer:
         case payment.Scheduled():
             return Result(
@@ -244,9 +268,21 @@ def to_wire_result(index: int, answer: payment.ScheduleResult) -> Result:
                 given_hash=answer.given_hash,
             )
         case InvalidInput():
-            return Result(index=index, outcome="invalid", code=answer.code, detail=str(answer))
+            return Result(
+                index=index,
+                outcome="invalid",
+                payment_id=payment_id,
+                code=answer.code,
+                detail=str(answer),
+            )
         case PenstockError() if answer.status < 500:
-            return Result(index=index, outcome="refused", code=answer.code, detail=str(answer))
+            return Result(
+                index=index,
+                outcome="refused",
+                payment_id=payment_id,
+                code=answer.code,
+                detail=str(answer),
+            )
         case _:
             raise answer
 
