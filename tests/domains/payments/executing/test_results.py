@@ -442,3 +442,20 @@ async def test_a_follow_up_that_is_refused_costs_no_other(scene: Scene) -> None:
 
     assert [to for to, _ in await scene.mails()] == [["ada@example.org"], ["joan@example.org"]]
     assert await scene.status("p-1") == "PROCESSING"
+
+
+async def test_a_payment_that_was_in_doubt_and_is_with_the_rail_is_processing_again(
+    scene: Scene, ledger: Ledger
+) -> None:
+    """Subscribers must expect it: `unknown` is not the end, and `processing` comes twice."""
+    ledger.orders += ["drop", "accept"]
+    await scene.schedule("p-1", notify=TELL)
+    await scene.run()
+    assert (await resolve(scene, "p-1", "again")).status_code == 200
+
+    await scene.run()
+    await report(scene, "p-1", status="settled")
+
+    kinds = [kind.removeprefix("payment.") for kind, _ in await scene.events()]
+    assert kinds == ["processing", "unknown", "processing", "settled"]
+    assert [subject.split()[-1] for _, subject in await scene.mails()] == kinds
