@@ -15,14 +15,14 @@ from penstock.domains.payments.schedule import Payments
 app = Penstock()
 
 RENT = NewPayment(
-    payment_id="rent-2031-03",
+    payment_id="rent-2031-09",
     amount="1250.00",
     currency="EUR",
     debtor=Party(name="Ada", iban="DE89370400440532013000"),
     creditor=Party(name="Homes Ltd", iban="FR1420041010050500013M02606"),
     participant_id="ada",
     rail_type="simulator",
-    execute_at=datetime(2031, 3, 1, 16, tzinfo=UTC),
+    execute_at=datetime(2031, 9, 1, 16, tzinfo=UTC),
 )
 
 
@@ -35,9 +35,9 @@ async def main() -> None:
         await rolled_back.start()
         await payments.schedule(RENT, connection=db)
         await rolled_back.rollback()
-        print("rent-2031-03 was rolled back")
+        print("rent-2031-09 was rolled back")
 
-        named = [f"rent-2031-{month:02}" for month in (4, 5, 6)]
+        named = ["rent-2031-10", "rent-2031-11", "rent-2031-12"]
         rents = [msgspec.structs.replace(RENT, payment_id=name) for name in named]
         async with db.transaction():
             await payments.schedule_many(rents, connection=db)
@@ -49,7 +49,7 @@ async def main() -> None:
         except PaymentConflict as conflict:
             print(f"{conflict.payment_id} with another amount is a conflict")
 
-        await reschedule(db, named[1], datetime(2031, 5, 2, 9, tzinfo=UTC), who="ada")
+        await reschedule(db, named[1], datetime(2031, 11, 2, 9, tzinfo=UTC), who="ada")
         await cancel(db, named[2], who="ada", reason="moved out")
         for each in (await list_payments(db)).payments:
             print(f"{each.payment_id} at {each.scheduled_at:%d.%m. %H:%M} is {each.status}")

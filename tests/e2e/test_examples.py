@@ -36,12 +36,12 @@ OUTPUT = {
         "rent-april again is the same instruction: True",
     ],
     "payments.py": [
-        "rent-2031-03 was rolled back",
-        "rent-2031-04 again is new: False",
-        "rent-2031-04 with another amount is a conflict",
-        "rent-2031-05 at 02.05. 09:00 is SCHEDULED",
-        "rent-2031-06 at 01.03. 16:00 is CANCELLED",
-        "rent-2031-04 at 01.03. 16:00 is SCHEDULED",
+        "rent-2031-09 was rolled back",
+        "rent-2031-10 again is new: False",
+        "rent-2031-10 with another amount is a conflict",
+        "rent-2031-11 at 02.11. 09:00 is SCHEDULED",
+        "rent-2031-12 at 01.09. 16:00 is CANCELLED",
+        "rent-2031-10 at 01.09. 16:00 is SCHEDULED",
     ],
     "slots.py": [
         "forecast: from 16:00:00 to 16:00:39.960000",
