@@ -71,6 +71,7 @@ async def test_a_repeat_has_the_same_answer_and_other_content_is_a_conflict(scen
         {"payment_id": "p-1\r\nBcc: eve@example.org"},
         {"payment_id": "p-1\x7f"},
         {"payment_id": "p-1\u2028"},
+        {"payment_id": "\U0001f600" * 226},
     ],
     ids=str,
 )

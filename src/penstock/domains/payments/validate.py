@@ -14,6 +14,8 @@ from penstock.domains.payments.payment import Draft, NewPayment, Notify, Party
 from penstock.kernel.enqueue import check_instant, check_key
 
 FEATURE = "a payment with an IBAN"
+# Temporal takes ids of workflows up to 1,000 bytes; `exec-` and an item type come before this one.
+ID_BYTES_MAX = 900
 NAME_LENGTH_MAX = 140  # The longest name that ISO 20022 takes.
 MAIL_LENGTH_MAX = 254  # The longest address that a relay takes.
 # Paths under /payments, or what clients take out of a path.
@@ -45,6 +47,8 @@ def _check_id(payment_id: str) -> None:
     check_text("payment_id", payment_id)
     if not payment_id.isprintable():
         raise InvalidInput("payment_id", "must be printable characters in one line")
+    if len(payment_id.encode()) > ID_BYTES_MAX:
+        raise InvalidInput("payment_id", f"must have at most {ID_BYTES_MAX} bytes in UTF-8")
     if "/" in payment_id or payment_id in RESERVED_IDS:
         raise InvalidInput("payment_id", "must have no slash, and not be the name of a path")
 
