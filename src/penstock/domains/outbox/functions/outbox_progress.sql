@@ -17,7 +17,8 @@ AS $$
         SELECT * FROM penstock.locate(ARRAY(SELECT subject.item_id FROM subject))
     )
     SELECT subject.outbox_id, penstock.outbox_state(place.state, place.reason, last.state), place.state,
-        place.reason, CASE WHEN place.state <> 'dead' THEN place.due_at END, coalesce(place.attempts, last.attempt_no, 0),
+        place.reason, CASE WHEN place.state <> 'dead' THEN place.due_at END,
+        coalesce(place.attempts, last.attempt_no, 0),
         coalesce(last.error_message, last.error_code), last.rail_reference
     FROM subject
     LEFT JOIN place ON place.id = subject.item_id
