@@ -47,8 +47,6 @@ async def apply_rules(
     days = await find_days(connection, drafts, now)
     arguments = _arguments(drafts, days)
     row = await driver.fetch_row(connection, READ_PAYMENT_RULES, arguments, lane=LANE)
-    if row[0] is None:
-        return drafts
     answers: list[Draft | PenstockError] = []
     sums: defaultdict[tuple[str, str, date], Decimal] = defaultdict(Decimal)
     for draft, day, columns in zip(drafts, days, zip(*row, strict=True), strict=True):

@@ -267,18 +267,10 @@ def to_wire_result(index: int, answer: payment.ScheduleResult, *, payment_id: st
                 stored_hash=answer.stored_hash,
                 given_hash=answer.given_hash,
             )
-        case InvalidInput():
-            return Result(
-                index=index,
-                outcome="invalid",
-                payment_id=payment_id,
-                code=answer.code,
-                detail=str(answer),
-            )
         case PenstockError() if answer.status < 500:
             return Result(
                 index=index,
-                outcome="refused",
+                outcome="invalid" if isinstance(answer, InvalidInput) else "refused",
                 payment_id=payment_id,
                 code=answer.code,
                 detail=str(answer),

@@ -49,6 +49,8 @@ async def test_a_cycle_has_four_steps_which_are_tried_once(scene: TemporalScene)
             scheduled = event.activity_task_scheduled_event_attributes
             assert scheduled.retry_policy.maximum_attempts == 1
             assert scheduled.schedule_to_start_timeout.seconds == 60
+            is_long = scheduled.activity_type.name == "dispatchBatch"
+            assert scheduled.heartbeat_timeout.seconds == (15 if is_long else 0)
     for each in payment_ids:
         assert len(await scene.runs(each)) == 1
     assert set(await scene.payments.item_states()) == {"done"}

@@ -12,7 +12,7 @@ USE_RESOLVE = "use penstock outbox resolve"
 USE_RELEASE = "use penstock outbox release, which has the rail asked before anything is sent"
 WAIT = (
     "its next attempt asks the rail, and penstock outbox resolve decides what that leaves open; "
-    "penstock outbox suspend keeps its participant from being paid meanwhile"
+    "penstock outbox suspend keeps it from being sent meanwhile"
 )
 
 

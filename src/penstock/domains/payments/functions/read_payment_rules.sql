@@ -15,12 +15,6 @@ DECLARE
     amounts_max numeric[];
     day_amounts_max numeric[];
 BEGIN
-    IF NOT EXISTS (SELECT FROM penstock.payment_limit)
-        AND NOT EXISTS (SELECT FROM penstock.payment_rule WHERE refuses_duplicates)
-    THEN
-        RETURN;
-    END IF;
-
     SELECT array_agg(CASE WHEN rule.refuses_duplicates THEN g.fingerprint END ORDER BY g.index),
         array_agg(coalesce(own.amount_max, common.amount_max) ORDER BY g.index),
         array_agg(coalesce(own.day_amount_max, common.day_amount_max) ORDER BY g.index)

@@ -1,5 +1,5 @@
--- What the rules know about payments, as parallel arrays in one row; NULL where there are no rules. Written
--- so that it runs in any driver: CAST, not ::.
+-- What the rules know about payments, as parallel arrays in one row. Written so that it runs in any
+-- driver: CAST, not ::.
 SELECT array_agg(amount_max ORDER BY index), array_agg(day_amount_max ORDER BY index),
     array_agg(day_total ORDER BY index), array_agg(holder ORDER BY index)
 FROM penstock.read_payment_rules(
