@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from uuid import UUID
@@ -32,6 +33,8 @@ WHO = "operator"
 REASON = "as planned"
 LOOK_SECONDS = 0.3  # How soon an operator sees that an instruction has failed.
 UNKNOWN_SECONDS = 8.0  # How long one waits for a result that is unknown; slow machines take long.
+# How long one tries to hold a head: what is in flight or in doubt cannot be held.
+HOLD_SECONDS = 3.0
 WAITING = frozenset({"ready", "scheduled", "held", "dead"})
 # What an operator is told instead of an effect; the state may have changed a moment ago.
 REFUSED = (
@@ -139,25 +142,37 @@ class Operator:
                 return lambda: self._resume(participant)
             case "resume":
                 await self._resume(participant)
-            case "hold" | "release" | "skip":
-                return await self._begin_with_head(act.verb, participant)
+            case "hold":
+                return await self._hold(participant)
+            case "release" | "skip":
+                await self._decide_head(act.verb, participant)
         return None
 
-    async def _begin_with_head(
-        self, verb: Verb, participant: str
-    ) -> Callable[[], Awaitable[None]] | None:
-        head = await self._find_head(participant)
-        if head is None:
-            return None
-        if verb == "hold":
-            await self._try("hold", lambda db: operate.hold(
-                db, head.outbox_id, who=WHO, reason=REASON))  # fmt: skip
-            return lambda: self._release(head.outbox_id)
-        if verb == "release":
-            await self._release(head.outbox_id)
-        else:
-            await self._skip(head.outbox_id)
-        return None
+    async def _hold(self, participant: str) -> Callable[[], Awaitable[None]] | None:
+        """Hold a head as soon as that is allowed, of this participant first; return what undoes it.
+
+        A participant may be paid by now, or in doubt until the end: then another one's is held.
+        """
+        held: list[UUID] = []
+
+        async def hold_head() -> bool:
+            heads = await self._find_heads()
+            for head in sorted(heads, key=lambda each: each.participant_id != participant):
+                if await self._try("hold", lambda db, outbox_id=head.outbox_id: operate.hold(
+                    db, outbox_id, who=WHO, reason=REASON)):  # fmt: skip
+                    held.append(head.outbox_id)
+                    return True
+            return False
+
+        with suppress(TimeoutError):
+            await until(hold_head, within=HOLD_SECONDS)
+        return partial(self._release, held[0]) if held else None
+
+    async def _decide_head(self, verb: Verb, participant: str) -> None:
+        for head in await self._find_heads():
+            if head.participant_id == participant:
+                decide = self._release if verb == "release" else self._skip
+                await decide(head.outbox_id)
 
     async def _has_unknown(self) -> bool:
         return bool(await self._find_unknown())
@@ -166,15 +181,15 @@ class Operator:
         standings = await persist(lambda: read_standings(self.pool))
         return [each for each in standings if each.state == "UNKNOWN"]
 
-    async def _find_head(self, participant: str) -> Standing | None:
+    async def _find_heads(self) -> list[Standing]:
+        """Return the head of each participant that has one which is not in flight."""
         standings = await persist(lambda: read_standings(self.pool))
-        own = [each for each in standings if each.participant_id == participant]
-        waiting = [each for each in own if each.item_state in WAITING]
-        is_followed = any(each.item_state == "parked" for each in own)
-        # Only the last of the dead ones is the head; the others were skipped.
-        dead = [each for each in waiting if each.item_state == "dead"]
-        heads = [each for each in waiting if each.item_state != "dead"]
-        return heads[0] if heads else dead[-1] if dead and is_followed else None
+        participants = sorted({each.participant_id for each in standings})
+        heads = [
+            _find_head([each for each in standings if each.participant_id == participant])
+            for participant in participants
+        ]
+        return [head for head in heads if head is not None]
 
     async def _stop(self, scope: switch.ControlScope, name: str | None) -> None:
         await self._try("stop", lambda db: switch.stop(db, scope, name, who=WHO, reason=REASON))
@@ -221,7 +236,9 @@ class Operator:
             else:
                 self.note(self._phase, "resolve")
 
-    async def _try(self, verb: str, work: Callable[[Connection], Awaitable[object]]) -> None:
+    async def _try(self, verb: str, work: Callable[[Connection], Awaitable[object]]) -> bool:
+        """Carry out a verb, and return whether it had an effect."""
+
         async def attempt() -> None:
             async with self.pool.acquire() as db:
                 await work(db)
@@ -230,8 +247,19 @@ class Operator:
             await persist(attempt)
         except REFUSED as refused:
             self.refusals.append(f"{self._phase} {verb}: {refused}")
-        else:
-            self.note(self._phase, verb)
+            return False
+        self.note(self._phase, verb)
+        return True
+
+
+def _find_head(own: Sequence[Standing]) -> Standing | None:
+    """Return the head among the instructions of one participant."""
+    waiting = [each for each in own if each.item_state in WAITING]
+    is_followed = any(each.item_state == "parked" for each in own)
+    # Only the last of the dead ones is the head; the others were skipped.
+    dead = [each for each in waiting if each.item_state == "dead"]
+    heads = [each for each in waiting if each.item_state != "dead"]
+    return heads[0] if heads else dead[-1] if dead and is_followed else None
 
 
 def _decide(entry: Entry | None) -> Decision:
