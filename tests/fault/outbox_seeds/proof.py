@@ -1,7 +1,7 @@
 """What must be true after a run: the rail's own ledger decides who was paid, and how often."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import LiteralString
@@ -78,7 +78,9 @@ class Observed:
     entries: Sequence[Entry]
     traffic: Sequence[Line]
     releases: Mapping[UUID, Sequence[float]]
-    has_reported: Callable[[str, str], bool]
+    # The ids and statuses of the reports that were taken before all else was looked at: what is
+    # reported meanwhile may be missing from the rest.
+    reported: Collection[tuple[str, str]]
 
 
 async def read_standings(pool: Pool) -> list[Standing]:
@@ -210,7 +212,7 @@ def find_unsettled(standings: Sequence[Standing], observed: Observed) -> list[st
         outbox_id = str(each.outbox_id)
         code = codes.get(outbox_id)
         is_asked = observed.plan.mode in QUERY_MODES
-        is_told = is_asked or (code is not None and observed.has_reported(outbox_id, code.lower()))
+        is_told = is_asked or (code is not None and (outbox_id, code.lower()) in observed.reported)
         # On a rail that decides at once, an answer that it is settled is the end.
         is_settled_at_once = (
             not observed.plan.is_asynchronous and "SETTLED" in each.dispatched_codes

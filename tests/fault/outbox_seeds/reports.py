@@ -54,8 +54,9 @@ class Reporter:
         """Return whether the ledger has nothing left to report."""
         return not self._find_due(read_ledger(self.ledger))
 
-    def has_reported(self, outbox_id: str, status: str) -> bool:
-        return self.taken[outbox_id, status] > 0
+    def reported(self) -> frozenset[Report]:
+        """Return what was taken until now."""
+        return frozenset(self.taken)
 
     def _find_due(self, entries: Sequence[Entry]) -> list[tuple[Entry, str]]:
         found: list[tuple[Entry, str]] = []

@@ -341,12 +341,12 @@ class Run:
 
     async def _look(self) -> list[str]:
         observed = Observed(
+            reported=self.reporter.reported(),
             plan=self.plan,
             accepted=self.accepted,
             entries=read_ledger(self.ledger),
             traffic=read_traffic(self.traffic),
             releases=self.operator.releases,
-            has_reported=self.reporter.has_reported,
         )
         return await find_wrongs(self.pool, observed)
 
