@@ -8,10 +8,12 @@ import gc
 import itertools
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncGenerator, Generator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 
 import hypothesis
 import pytest
@@ -21,8 +23,8 @@ from xdist.workermanage import WorkerController
 from penstock.base.clock import FakeClock
 from penstock.postgres.embedded import Server, running
 from penstock.postgres.migrate import migrate
-from penstock.postgres.pool import Pool, connect, open_pool
-from tests.database import OWNERS, copy_database, database_dsn, run_sql
+from penstock.postgres.pool import Connection, Pool, connect, open_pool
+from tests.database import OWNERS, copy_of, database_dsn, run_on
 from tests.schedule import Scheduling, rank
 from tests.temporal_server import TemporalServer, find_temporal, running_temporal
 
@@ -62,8 +64,19 @@ def pytest_configure(config: pytest.Config) -> None:
     starts. Where root runs the tests, PostgreSQL runs as another account and loses its data then.
     """
     config.stash[BROKERS] = set()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     if config.option.basetemp is None:
         config.option.basetemp = tempfile.mkdtemp(prefix="penstock-tests-")
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Do what Python does at Ctrl-C.
+
+    Where Python's own handler is set, asyncio sets one for each fixture and test, and asks for it
+    afterwards: that formats the fixture's or test's result, which took a tenth of the CPU time.
+    """
+    signal.default_int_handler(number, frame)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -131,9 +144,17 @@ def server() -> Generator[Server]:
 
 
 @pytest.fixture(scope="session")
-async def template(server: Server) -> str:
+async def maintenance(server: Server) -> AsyncGenerator[Connection]:
+    """A connection that creates and drops databases; one for each would take 3 ms of CPU time."""
+    connection = await connect(server.dsn)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture(scope="session")
+async def template(server: Server, maintenance: Connection) -> str:
     """The name of a database that has the current schema and no rows."""
-    await run_sql(server.dsn, f"CREATE DATABASE {TEMPLATE}")
+    await run_on(maintenance, f"CREATE DATABASE {TEMPLATE}")
     connection = await connect(database_dsn(server.dsn, TEMPLATE))
     await migrate(connection, OWNERS)
     await connection.close()
@@ -141,20 +162,21 @@ async def template(server: Server) -> str:
 
 
 @pytest.fixture
-async def dsn(server: Server, template: str) -> AsyncGenerator[str]:
+async def dsn(server: Server, *, template: str, maintenance: Connection) -> AsyncGenerator[str]:
     """The address of a migrated database that belongs to this test alone."""
     name = f"test_{next(_numbers)}"
-    yield await copy_database(server.dsn, template, name)
-    await run_sql(server.dsn, f"DROP DATABASE {name} WITH (FORCE)")
+    await run_on(maintenance, copy_of(template, name))
+    yield database_dsn(server.dsn, name)
+    await run_on(maintenance, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture
-async def empty_dsn(server: Server) -> AsyncGenerator[str]:
+async def empty_dsn(server: Server, maintenance: Connection) -> AsyncGenerator[str]:
     """The address of a database without our schema."""
     name = f"empty_{next(_numbers)}"
-    await run_sql(server.dsn, f"CREATE DATABASE {name}")
+    await run_on(maintenance, f"CREATE DATABASE {name}")
     yield database_dsn(server.dsn, name)
-    await run_sql(server.dsn, f"DROP DATABASE {name} WITH (FORCE)")
+    await run_on(maintenance, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture
@@ -165,9 +187,13 @@ async def db(dsn: str) -> AsyncGenerator[Pool]:
     pool.terminate()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def temporal(tmp_path_factory: pytest.TempPathFactory) -> Generator[TemporalServer]:
-    """The Temporal server of this process; tests that kill one start their own."""
+    """The Temporal server of a file of tests; tests that kill one start their own.
+
+    It starts in half a second. Idle, with the schedules and open workflows of its tests, it would
+    use a twentieth of a core until the end of the run.
+    """
     with running_temporal(temporal_command(), tmp_path_factory.mktemp("temporal")) as started:
         yield started
 

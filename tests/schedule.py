@@ -2,7 +2,7 @@
 
 Tests of one file run in one process, because they may share a fixture. So do the tests of a folder
 with expensive fixtures (brokers, a database with millions of rows), and the crash tests, each of
-which starts a dozen processes.
+which starts a dozen processes: those of the outbox take as long as all others, and run beside them.
 """
 
 import pytest
@@ -10,6 +10,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 TOGETHER = (
+    "tests/fault/test_outbox",  # Before the folder: the first that fits is taken.
     "tests/fault/",
     "tests/integrations/kafka/",
     "tests/integrations/temporal/",

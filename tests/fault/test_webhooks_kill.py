@@ -45,7 +45,7 @@ from tests.fault.webhooks_proof import (
 )
 from tests.receiver import Reply, receiving
 
-EVENTS = int(os.environ.get("PENSTOCK_FAULT_EVENTS", "6000"))
+EVENTS = int(os.environ.get("PENSTOCK_FAULT_EVENTS", "4000"))
 SEED = int(os.environ.get("PENSTOCK_FAULT_SEED", "18"))
 PRODUCERS = 5  # The first of them publishes its events to Kafka.
 KILL_GROUPS = 16 + EVENTS // 500  # About one per second, while events are sent.

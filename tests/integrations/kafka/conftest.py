@@ -1,4 +1,7 @@
-"""One broker for the session, and for each test topics and a group of its own."""
+"""One broker for all tests of this folder, and for each test topics and a group of its own.
+
+The folder is a package, so that its brokers end with its tests: an idle one uses CPU time too.
+"""
 
 import itertools
 from collections.abc import Generator
@@ -15,17 +18,17 @@ SESSION = token_hex(4)  # A broker that is given may remember others.
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Generator[Broker]:
-    """The session's broker; tests that kill one start their own."""
+    """The folder's broker; tests that kill one start their own."""
     with running_broker(tmp_path_factory.mktemp("kafka")) as started:
         pytestconfig.stash[BROKERS].add(started.name)
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def mortal(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Generator[Broker]:
@@ -37,7 +40,7 @@ def mortal(
 
 @pytest.fixture
 def guarded(broker: Broker) -> RealBroker:
-    """The session's broker, if it has a listener with TLS and accounts."""
+    """The folder's broker, if it has a listener with TLS and accounts."""
     if not isinstance(broker, RealBroker):
         pytest.skip(f"{broker.name} has no listener with TLS and accounts")
     return broker

@@ -1,4 +1,4 @@
-"""A client of the session's Temporal server."""
+"""A client of the file's Temporal server."""
 
 import pytest
 from temporalio.client import Client
@@ -7,6 +7,6 @@ from penstock.integrations.temporal.client import connect
 from tests.temporal_server import TemporalServer
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def client(temporal: TemporalServer) -> Client:
     return await connect(temporal.target)

@@ -1,4 +1,4 @@
-"""Payments on the session's Temporal server."""
+"""Payments on the file's Temporal server."""
 
 from collections.abc import AsyncGenerator
 
