@@ -1,5 +1,9 @@
-"""The OpenAPI document and the documentation page, rendered once when the API is created."""
+"""The OpenAPI document and the documentation page, each rendered when it is first asked for.
 
+Rendering takes a tenth of a second, which a start need not wait for.
+"""
+
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -16,25 +20,30 @@ DOCS_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'n
 
 @dataclass(slots=True)
 class StaticPages:
-    """The rendered pages; empty until `render`, because the table that they show lists them too."""
+    """The pages about a table of endpoints, which is set afterwards because it lists them too."""
 
+    table: Iterable[Endpoint] = ()
     openapi: bytes = b""
     docs: bytes = b""
 
-    def render(self, table: Iterable[Endpoint]) -> None:
-        """Describe a table of endpoints."""
-        document = describe_api(table)
-        self.openapi = msgspec.json.encode(document)
-        self.docs = render_docs(document).encode()
-
     async def show_openapi(self, _call: WebCall[NoParameters, None]) -> Content:
         """Return the OpenAPI document."""
+        if not self.openapi:
+            self.openapi = await asyncio.to_thread(self._render_openapi)
         return Content(body=self.openapi, media_type="application/json")
 
     async def show_docs(self, _call: WebCall[NoParameters, None]) -> Content:
         """Return the documentation page."""
+        if not self.docs:
+            self.docs = await asyncio.to_thread(self._render_docs)
         headers = {"Content-Security-Policy": DOCS_POLICY}
         return Content(body=self.docs, media_type="text/html", headers=headers)
+
+    def _render_openapi(self) -> bytes:
+        return msgspec.json.encode(describe_api(self.table))
+
+    def _render_docs(self) -> bytes:
+        return render_docs(describe_api(self.table)).encode()
 
 
 async def redirect_to_docs(_call: WebCall[NoParameters, None]) -> Reply[Content]:

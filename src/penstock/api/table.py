@@ -41,7 +41,7 @@ def endpoints(penstock: Penstock, *, is_health_only: bool = False) -> tuple[Endp
     table = (*kernel, *penstock.endpoints)
     if is_health_only:
         return tuple(each for each in table if is_for_probes(each.path))
-    pages.render(table)
+    pages.table = table
     return table
 
 

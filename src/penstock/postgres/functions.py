@@ -50,7 +50,6 @@ class Function:
     is_overloadable: bool
     script: LiteralString
     version: int
-    references: frozenset[str]
 
     @property
     def checksum(self) -> str:
@@ -62,6 +61,11 @@ class Function:
         """Return the name by which other texts refer to this one."""
         return f"{self.scope}.{self.name}"
 
+    @property
+    def references(self) -> frozenset[str]:
+        """Return the qualified names in the text."""
+        return frozenset(_QUALIFIED.findall(_code(self.script)))
+
 
 def checksum(script: str) -> str:
     """Return the hash of a text, as the database and the history keep it."""
@@ -69,13 +73,13 @@ def checksum(script: str) -> str:
 
 
 def read_functions(owner: str) -> list[Function]:
-    """Return what the package `owner` ships, each after those that it refers to."""
+    """Return what the package `owner` ships, by name."""
     folder = files(owner) / "functions"
     if not folder.is_dir():
         return []
     history = read_history(owner)
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
-    return _sorted([_read(owner, name, history) for name in names])
+    return [_read(owner, name, history) for name in names]
 
 
 def read_history(owner: str) -> dict[str, list[str]]:
@@ -90,8 +94,7 @@ def read_history(owner: str) -> dict[str, list[str]]:
 def _read(owner: str, file: str, history: dict[str, list[str]]) -> Function:
     name = file.removesuffix(".sql")
     script = read_sql(owner, "functions", file)
-    code = _COMMENT.sub("", script).strip()
-    head = _HEAD.match(code)
+    head = _HEAD.match(_code(script))
     if head is None or name not in {head["name"], head["trigger"]}:
         reason = "must be CREATE OR REPLACE FUNCTION, VIEW or TRIGGER of the file's own name"
         raise BadMigration(owner, file, reason)
@@ -104,21 +107,11 @@ def _read(owner: str, file: str, history: dict[str, list[str]]) -> Function:
         is_overloadable=head["kind"] == "FUNCTION",
         script=script,
         version=len(texts) if is_recorded else len(texts) + 1,
-        references=frozenset(_QUALIFIED.findall(code)),
     )
 
 
-def _sorted(functions: list[Function]) -> list[Function]:
-    """Order by references; what the texts of other owners define is there before."""
-    by_name = {each.qualified_name: each for each in functions}
-    order = TopologicalSorter(
-        {name: sorted(each.references & by_name.keys() - {name}) for name, each in by_name.items()}
-    )
-    try:
-        return [by_name[name] for name in order.static_order()]
-    except CycleError as cycle:
-        names = ", ".join(sorted(set(cycle.args[1])))
-        raise BadMigration(functions[0].owner, names, "these refer to each other") from cycle
+def _code(script: str) -> str:
+    return _COMMENT.sub("", script).strip()
 
 
 async def list_functions(connection: Connection, owner: str) -> list[Row]:
@@ -151,19 +144,33 @@ def _is_newer(shipped: Function, applied: Row | None) -> bool:
 async def apply_functions(
     connection: Connection, owner: str, functions: Sequence[Function]
 ) -> list[str]:
-    """Apply what is newer here, all or nothing, and return the names; `functions` is in order."""
+    """Apply what is newer here, all or nothing, and return the names."""
     applied = await list_functions(connection, owner)
     names = {each.name for each in outdated_functions(functions, applied)}
     if not names:
         return []
+    ordered = _in_order(functions)
     async with connection.transaction():
-        for each in functions:
+        for each in ordered:
             if each.name in names:
-                names |= await _replace(connection, each, functions)
+                names |= await _replace(connection, each, ordered)
                 await connection.execute(
                     RECORD_FUNCTION, owner, each.name, each.version, each.checksum
                 )
     return sorted(names)
+
+
+def _in_order(functions: Sequence[Function]) -> list[Function]:
+    """Put each after those that it refers to; what other owners define is there before."""
+    by_name = {each.qualified_name: each for each in functions}
+    order = TopologicalSorter(
+        {name: sorted(each.references & by_name.keys() - {name}) for name, each in by_name.items()}
+    )
+    try:
+        return [by_name[name] for name in order.static_order()]
+    except CycleError as cycle:
+        names = ", ".join(sorted(set(cycle.args[1])))
+        raise BadMigration(functions[0].owner, names, "these refer to each other") from cycle
 
 
 async def _replace(
