@@ -25,7 +25,7 @@ from tests.fault.proof import (
 )
 from tests.fault.waiting import until
 
-ITEMS = int(os.environ.get("PENSTOCK_FAULT_ITEMS", "100000"))
+ITEMS = int(os.environ.get("PENSTOCK_FAULT_ITEMS", "50000"))
 SEED = int(os.environ.get("PENSTOCK_FAULT_SEED", "18"))
 ORDER_KEYS = 500
 WORKERS = 3
