@@ -28,7 +28,7 @@ class Bar:
     side: Literal["at least", "at most"]
 
     def holds(self, value: float) -> bool:
-        """Tell whether the value is on the good side."""
+        """Return whether the value is on the good side."""
         return value >= self.limit if self.side == "at least" else value <= self.limit
 
 

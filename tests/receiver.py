@@ -167,7 +167,7 @@ class Receiver:
     async def _exchange(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int
     ) -> bool:
-        """Read a request and answer it; tell whether the connection goes on."""
+        """Read a request and answer it; return whether the connection goes on."""
         head = await reader.readuntil(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         method, path, _ = first.split(" ")
@@ -238,7 +238,7 @@ async def _read_body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -
 async def _answer(
     answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> bool:
-    """Do what the script says; tell whether the connection goes on."""
+    """Do what the script says; return whether the connection goes on."""
     match answer:
         case Reply():
             await _reply(answer, writer)

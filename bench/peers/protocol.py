@@ -68,7 +68,7 @@ class Queue(Protocol):
         ...
 
     async def is_settled(self) -> bool:
-        """Tell whether no item is waiting or unfinished in the queue's own tables."""
+        """Return whether no item is waiting or unfinished in the queue's own tables."""
         ...
 
 

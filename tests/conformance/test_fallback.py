@@ -274,7 +274,7 @@ RETURNED_WITHIN = 30.0  # Seconds; a second on a quiet machine.
 async def test_permits_of_calls_that_end_while_redis_is_unavailable_are_returned(
     scene: Scene, outage: str
 ) -> None:
-    """Otherwise a busy subscription stands still after the outage until its permits expire."""
+    """Otherwise a busy subscription is blocked after the outage until its permits expire."""
     begin, end = OUTAGES[outage]
     await enter(scene.gate, SLOW, key="slow")
     held = [await enter(scene.gate, RULES_OF_TWO) for _ in range(2)]

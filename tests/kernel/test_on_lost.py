@@ -271,7 +271,7 @@ async def test_a_snooze_does_not_hide_the_try_before_it(db: Connection, lane: La
     assert claimed.last.reason == "refused"
 
 
-async def test_a_handler_learns_whether_its_lease_is_still_valid(
+async def test_a_handler_can_check_whether_its_lease_is_still_valid(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
     """A worker that was suspended must not call out after another attempt may have been made."""

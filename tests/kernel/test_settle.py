@@ -322,7 +322,7 @@ async def test_a_repeated_partial_settle_does_not_take_an_item_from_its_next_hol
     assert (await balance(db)).is_even
 
 
-# ---------------------------------------------------------------- handlers are strangers
+# ---------------------------------------------------------------- handlers are not trusted
 
 ABSURD = timedelta.max
 GARBAGE: dict[str, tuple[Outcome, str]] = {

@@ -327,7 +327,7 @@ async def test_the_poll_finds_an_item_behind_the_cursor(
 async def test_a_pause_and_a_resume_are_seen_at_once(
     dsn: str, *, pool: Pool, db: Connection, lane: Lane
 ) -> None:
-    """Within one cycle and without a restart; a notification carries the news."""
+    """Within one cycle and without a restart; a notification announces it."""
     recorder = Recorder()
     worker = worker_of(dsn, pool, kind_of(lane, recorder), poll_interval=NEVER)
     await pause_lane(db, lane.name, who="ops")

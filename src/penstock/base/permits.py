@@ -59,7 +59,7 @@ class Permits:
         self._free += 1
 
     def resize(self, count: int) -> None:
-        """Change the number of permits; those that are taken beyond it are not taken back."""
+        """Change the number of permits; permits in use above the new number stay valid."""
         self._free += count - self._count
         self._count = count
         while self._free > 0 and self._waiters:

@@ -1,4 +1,4 @@
-"""`penstock temporal`: workers of payments on Temporal, their schedules, and how they are."""
+"""`penstock temporal`: workers of payments on Temporal, their schedules, and their status."""
 
 import asyncio
 from contextlib import AsyncExitStack

@@ -78,7 +78,7 @@ def temporal_service(
     steps: Steps,
     execution: ExecutionSteps = SHIPPED,
 ) -> Service:
-    """Return the service that runs workers; it connects anew whenever Temporal was lost."""
+    """Return the service that runs workers; it connects again whenever Temporal was lost."""
 
     async def run(stop: asyncio.Event) -> None:
         client = await connect_as_set(resources.section(TemporalSettings))

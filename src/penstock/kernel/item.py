@@ -134,7 +134,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """The attempt failed for good. The item becomes a dead letter and can be replayed."""
+    """The attempt failed permanently. The item becomes a dead letter and can be replayed."""
 
     reason: str
     result: object = None

@@ -19,7 +19,7 @@ LATE_TRIES = 3
 # The longest wait at a full semaphore before a snooze, which costs as much as a delivery. A waiting
 # call occupies a place in the lane, so the wait must be short.
 PERMIT_WAIT_MAX = timedelta(milliseconds=50)
-EARLY_MAX = 0.0005  # Seconds that the loop's timers cannot tell from none.
+EARLY_MAX = 0.0005  # Seconds that the loop's timers do not distinguish from none.
 LEAVE_GRACE = timedelta(seconds=2)  # To return a permit although the attempt was cancelled.
 
 

@@ -213,7 +213,7 @@ class LocalGate:
 
 
 def _common_instant(states: Sequence["_KeyState"], now: int) -> tuple[int, int]:
-    """Return the first instant that all rates have free, and which of them is the last to have.
+    """Return the first instant at which all rates admit a call, and the index of the last one.
 
     Not beyond WAIT_MAX: later than that, it is only the first instant of one of them.
     """

@@ -36,7 +36,7 @@ class DatabaseClock:
     def observe(
         self, *, sent_at: float, received_at: float, answered_at: float, read_at: float
     ) -> None:
-        """Learn from one statement: sent and read here, received and answered by the server.
+        """Measure by one statement: sent and read here, received and answered by the server.
 
         `sent_at` and `read_at` are monotonic; the others are seconds since 1970.
         """
@@ -75,7 +75,7 @@ class DatabaseClock:
 
 
 async def read_instant(db: Queries, clock: Clock) -> datetime:
-    """Return the current instant of a clock; that of the database learns from an answer first.
+    """Return the current instant of a clock; that of the database is measured first.
 
     For a process that makes no claims, or has made none yet: its own clock may be wrong, and the
     monotonic one stops while the machine is suspended.

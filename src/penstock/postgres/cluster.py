@@ -42,7 +42,7 @@ LOG_LINES_SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """The folder of a cluster, and the account that runs it (None: the own one)."""
+    """The folder of a cluster, and the account that runs it (None: the current one)."""
 
     pgdata: Path
     binaries: Path

@@ -17,7 +17,7 @@ from penstock.web.request_wrapper import header
 
 TOKEN_LENGTH_MAX = 512  # Tokens have 56 characters; a longer one is no key and need not be hashed.
 LOOKUP_MAX = 1_000  # Requests whose tokens are read together; most of them have the same one.
-# Revocation on another node reaches this one so much later, which no caller can tell from a
+# Revocation on another node reaches this one so much later, which no caller can distinguish from a
 # request that was in progress. Reading the key for each request was a fifth of the request's cost.
 CACHED_FOR = timedelta(milliseconds=100)
 CACHED_MAX = 10_000  # Keys; a deployment has a handful.

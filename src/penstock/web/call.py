@@ -34,7 +34,7 @@ class DiskStatus:
         self._full_until = monotonic() + FULL_FOR.total_seconds() if is_full else float("-inf")
 
     def is_full(self) -> bool:
-        """Return whether it is known to be full; a failed write is old news after 10 seconds."""
+        """Return whether it is known to be full; a failed write is ignored after 10 seconds."""
         return monotonic() < self._full_until
 
 

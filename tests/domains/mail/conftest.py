@@ -1,4 +1,4 @@
-"""An outbox on a database of the test's own, and a relay that misbehaves on order."""
+"""An outbox on a database of the test's own, and a relay that misbehaves on demand."""
 
 from collections.abc import AsyncGenerator
 

@@ -35,7 +35,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outbox:
-    """An app with mail alone, a client that may do everything, and a clock that moves on order."""
+    """An app with mail alone, a client that may do everything, and a clock that moves on demand."""
 
     app: Penstock
     client: AsyncClient

@@ -1,4 +1,4 @@
-"""The gates of a mail on a clock that moves on order: what each refusal uses up."""
+"""The gates of a mail on a clock that moves on demand: what each refusal uses up."""
 
 from collections.abc import Mapping
 from datetime import timedelta

@@ -136,7 +136,7 @@ async def test_a_decision_is_made_also_if_its_event_is_refused(scene: Scene) -> 
     assert await scene.archive(first) == [("FAILED", "SKIPPED")]
 
 
-async def test_a_listener_that_fails_does_not_keep_the_others_from_hearing(scene: Scene) -> None:
+async def test_a_listener_that_fails_does_not_keep_the_others_from_receiving(scene: Scene) -> None:
     """Payments end by these events: a fault of webhooks must not leave them open."""
     heard: list[UUID] = []
 

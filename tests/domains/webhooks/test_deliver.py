@@ -136,7 +136,7 @@ async def test_a_permanent_refusal_fails_the_event_at_once(tenant: Tenant, statu
 
 @pytest.mark.covers("B69")
 async def test_bad_payloads_do_not_close_the_way_for_good_ones(tenant: Tenant) -> None:
-    """Who refuses an event is alive; ten such refusals must not open its breaker."""
+    """An endpoint that refuses an event is alive; ten such refusals must not open its breaker."""
     async with receiving(answers=[*[422] * 10, 200]) as receiver:
         subscribed = await tenant.subscribe(receiver.url)
         for _ in range(10):

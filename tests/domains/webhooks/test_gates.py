@@ -29,7 +29,7 @@ DAY = timedelta(days=1)
 
 
 class Watched:
-    """A gate that tells what it is asked, and in which order."""
+    """A gate that records what it is asked, and in which order."""
 
     def __init__(self) -> None:
         self.inner = LocalGate()
@@ -253,7 +253,7 @@ async def test_a_full_semaphore_puts_off_at_no_cost(
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let deliveries stand at a full gate for as long as a test takes."""
+    """Let deliveries wait at a full gate for as long as a test takes."""
     monkeypatch.setattr(admit, "PERMIT_WAIT_MAX", HOUR)
 
 

@@ -354,7 +354,7 @@ ESCAPE = '") || exists($) || exists($ ? (@ == "'
 
 @pytest.mark.timeout(600 if EXAMPLES is None else 86_400)
 def test_no_text_ends_the_literal_that_contains_it(server: Server) -> None:
-    """A subscriber writes filters; what he writes must stay a value, as a name and as a text."""
+    """A subscriber writes filters; what they write must stay a value, as a name and as a text."""
     with asking(server.dsn) as ask:
 
         @as_often_as_asked
@@ -485,7 +485,7 @@ def test_a_duplicate_key_is_refused() -> None:
 
 
 def test_floats_are_compared_by_the_digits_that_people_see() -> None:
-    """A caller who decoded with floats gets what he wrote, not the nearest binary fraction."""
+    """A caller that decoded with floats gets what it wrote, not the nearest binary fraction."""
     assert matches({"a": 0.1}, {"a": Decimal("0.1")})
     assert matches({"a": Decimal("0.1")}, {"a": 0.1})
     assert compile_filter({"a": 0.1}) == compile_filter({"a": Decimal("0.1")})

@@ -96,7 +96,7 @@ async def test_what_no_key_opens_is_named_and_left_as_it_is(dsn: str) -> None:
 async def test_many_are_sealed_anew_a_few_at_a_time(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who changes a subscription waits for a batch at most."""
+    """A change of a subscription waits for a batch at most."""
     monkeypatch.setattr(module, "BATCH", 2)
     async with sealing(dsn, OLD) as tenant:
         for _ in range(5):

@@ -160,7 +160,7 @@ async def test_a_bad_event_is_refused_before_it_is_published(dsn: str, publishin
 async def test_a_broker_that_is_away_is_a_503_and_never_a_202(
     dsn: str, publishing_to_mortal: Stream
 ) -> None:
-    """Who is told 202 forgets the event; nobody else would have it."""
+    """A producer that got 202 forgets the event; nobody else would have it."""
     publishing_to_mortal.broker.kill()
     try:
         async with calling(dsn) as (_, client):

@@ -22,7 +22,7 @@ STOP_MAX = timedelta(seconds=5)  # The work is done by then, and the database is
 LOG = "workers.log"
 WORKER = ("worker", "--no-migrate")
 TEMPORAL_WORKER = ("temporal", "worker", "--only", "exec")
-# Loopback is where the receiver of events is. A worker that dies by order is not worth a line.
+# Loopback is where the receiver of events is. Workers that the demo kills are not logged.
 VARIABLES = {"PENSTOCK_EGRESS_ALLOW": f"{LOOPBACK}/32", "PENSTOCK_LOG_LEVEL": "error"}
 
 

@@ -1,4 +1,4 @@
-"""Accept mails in the caller's transaction, on a connection of any driver, or in an own one.
+"""Accept mails in the caller's transaction, on a connection of any driver, or in one of its own.
 
 Producers may call the SQL function themselves: penstock.send_mail.
 """

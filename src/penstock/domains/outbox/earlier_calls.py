@@ -24,8 +24,9 @@ from penstock.domains.outbox.rails.rail import (
 # Why an instruction may be sent. All but SAME_KEY prove that no earlier call has paid.
 Clearance = Literal["NO_DOUBT", "NOT_CALLED", "NOT_FOUND", "REFUSED", "SAME_KEY"]
 
-# Answers after which neither a repeat nor a query decides, as a query may not tell the amount, and
-# a rail may refuse a repeat before it looks at the key. The statement that loads them has the same.
+# Answers after which neither a repeat nor a query decides, as a query may not return the amount,
+# and a rail may refuse a repeat before it looks at the key. The statement that loads them has the
+# same.
 PersonCode = Literal["AMOUNT_MISMATCH", "REFUSED_IN_DOUBT"]
 LEFT_REASONS: dict[PersonCode, str] = {
     "AMOUNT_MISMATCH": "the rail reports another amount or currency",
@@ -106,7 +107,7 @@ class Paid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The rail has refused the instruction for good."""
+    """The rail has refused the instruction permanently."""
 
     rail_code: str | None
     rail_reference: str | None
@@ -323,7 +324,7 @@ def may_be_of_earlier_call(
     """Return whether a refusal or a return may be that of another call than the last one.
 
     On a rail that ignores keys, each call is a payment with a reference of its own. A reference
-    tells which call is meant only if those of all earlier ones are known.
+    shows which call is meant only if those of all earlier ones are known.
     """
     if call_count <= 1:
         return False

@@ -1,4 +1,4 @@
-"""Accept instructions in the caller's transaction, or in an own one.
+"""Accept instructions in the caller's transaction, or in one of its own.
 
 The caller's connection is one of asyncpg, psycopg 3 or SQLAlchemy. Producers may call
 the SQL function themselves: penstock.send_instruction.

@@ -90,7 +90,7 @@ class Send:
     _watchdogs: dict[timedelta, Watchdog] = field(default_factory=dict[timedelta, Watchdog])
 
     async def __call__(self, item: Item[LoadedInstruction | OutboxRef]) -> Outcome:
-        """Send the instruction if that is safe, and say what is known then."""
+        """Send the instruction if that is safe, and return the outcome."""
         loaded = item.payload
         if isinstance(loaded, OutboxRef):
             return _failed("GONE", "the instruction is gone")

@@ -28,7 +28,7 @@ class Engines:
     by_name: Mapping[Engine, HandlePayments]
 
     async def handle_many(self, items: list[Item[AnyPayment]]) -> list[Outcome]:
-        """Execute payments of one lane with its engine; without one in this process, later."""
+        """Execute payments of one lane with its engine; snooze them if this process has none."""
         outcomes: dict[int, Outcome] = {}
         for name, batch in _by_engine(items).items():
             handle = self.by_name.get(name)

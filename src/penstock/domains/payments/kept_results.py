@@ -54,7 +54,7 @@ async def _apply_or_keep(
 ) -> None:
     rows = await db.fetch(FIND_KEPT, [each.payment_id for each in results])
     waiting = {row[0] for row in rows}
-    # An older result of these is kept: applied after a newer one, it would be the last word.
+    # An older result of these is kept: applied after a newer one, it would replace the newer one.
     behind = [each for each in results if each.payment_id in waiting]
     if behind:
         await _keep(db, behind)

@@ -50,7 +50,7 @@ def _read(batcher: PaymentBatcher, value: bytes | None) -> Draft | InvalidInput:
 
 
 def _reason(refused: PenstockError) -> str:
-    """Return why a payment is refused for good; what an operator can mend is raised."""
+    """Return why a payment is refused permanently; what an operator can correct is raised."""
     if refused.status >= 500:
         raise refused
     return str(refused)

@@ -43,8 +43,9 @@ def build(
 ) -> Runtime:
     """Build the domain; `steps` are those of phase A.
 
-    `engines` execute payments, by the name in the row of their item type. `notify` tells of
-    results that are applied late. `readers` read what other domains know of a payment.
+    `engines` execute payments, by the name in the row of their item type. `notify` sends the
+    notifications of results that are applied late. `readers` read what other domains know of a
+    payment.
     """
     payments = Payments(pool=resources.pool, steps=steps)
     run = Engines(by_name=engines).handle_many

@@ -1,4 +1,4 @@
-"""Phase A: schedule payments in the caller's transaction, or in an own one. Nothing waits after it.
+"""Phase A: schedule payments in the caller's transaction or its own. Nothing waits after it.
 
 The caller's connection is one of asyncpg, psycopg 3 or SQLAlchemy.
 """
@@ -117,7 +117,7 @@ def _check_count(payments: Sequence[object]) -> None:
 async def schedule_drafts(
     connection: object, drafts: Sequence[Draft], *, steps: Steps, at: datetime | None
 ) -> list[ScheduleResult]:
-    """Schedule payments in the transaction of `connection`, or in an own one if it has none.
+    """Schedule payments in the transaction of `connection`, or in one of its own if it has none.
 
     A step that raises refuses all of them, after some were persisted. So nothing of them is kept,
     and each half is scheduled for itself, until the refused ones are alone.
@@ -249,7 +249,7 @@ def _untyped(drafts: Sequence[Draft], item_types: frozenset[str]) -> dict[str, S
 def _refused(
     drafts: Sequence[Draft], ruled: Sequence[Draft | PenstockError]
 ) -> dict[str, ScheduleResult]:
-    """Return what the rules say no to, by id."""
+    """Return the payments that the rules refuse, by id."""
     return {
         draft.payment_id: answer
         for draft, answer in zip(drafts, ruled, strict=True)

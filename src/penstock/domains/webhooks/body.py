@@ -1,6 +1,6 @@
 """The request body of a delivery, to the byte: the producer's JSON within our object. Pure.
 
-Receivers verify bytes, so every attempt must send the same ones, and nothing is encoded anew:
+Receivers verify bytes, so every attempt must send the same ones, and nothing is encoded again:
 1.0 stays 1.0, and a whole number of twenty digits keeps all of them.
 """
 

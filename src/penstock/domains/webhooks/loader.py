@@ -1,7 +1,7 @@
 """Load what claimed deliveries need, for all of them at once: bodies and prepared subscriptions.
 
 An event never changes. A subscription may change at any time, so every look-up brings the version
-that counts now, and a subscription of an older one is made anew.
+that counts now, and a subscription of an older one is made again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from penstock.postgres.statement import statement
 
 LOAD_DELIVERIES = statement(__package__, "load_deliveries.sql")
 
-PREPARED_MAX = 10_000  # Kept ready; more are made anew when they are needed.
+PREPARED_MAX = 10_000  # Kept ready; more are made again when they are needed.
 
 
 class DeliveryRef(Struct, frozen=True):
@@ -72,7 +72,7 @@ class DeliveryLoader:
         ]
 
     async def _refresh(self, db: Connection, versions: Mapping[int, int | None]) -> None:
-        """Make the subscriptions anew whose version has changed or whose secret has retired."""
+        """Make those subscriptions again whose version has changed or whose secret has retired."""
         now = instant(self._clock)
         if len(self._prepared) > PREPARED_MAX:
             self._prepared.clear()

@@ -1,4 +1,4 @@
-"""Seal secrets and headers anew after a change of the key. Receivers notice nothing of it."""
+"""Seal secrets and headers again after a change of the key. Receivers notice nothing of it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Seals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resealed:
-    """What was sealed anew, and the subscriptions with something that no key here opens."""
+    """What was sealed again, and the subscriptions with something that no key here opens."""
 
     secrets: int
     headers: int
@@ -82,15 +82,15 @@ async def _reseal(
     replaced, shut, after = 0, list[str](), 0
     while rows := await db.fetch(store.listing, vault.mark, after, BATCH):
         after = rows[-1]["number"]
-        anew: list[tuple[int, bytes, bytes]] = []
+        resealed: list[tuple[int, bytes, bytes]] = []
         for row in rows:
             try:
                 sealed = _anew(row, vault, about=store.about(row["subscription_id"]))
             except SealBroken:
                 shut.append(row["subscription_id"])
             else:
-                anew.append((row["number"], row["sealed"], sealed))
-        numbers, before, fresh = zip(*anew, strict=True) if anew else ((), (), ())
+                resealed.append((row["number"], row["sealed"], sealed))
+        numbers, before, fresh = zip(*resealed, strict=True) if resealed else ((), (), ())
         replaced += len(await db.fetch(store.replacing, numbers, before, fresh))
         on_step(len(rows))
     return replaced, shut

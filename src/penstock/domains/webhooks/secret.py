@@ -39,7 +39,7 @@ class HmacSecret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ed25519Secret:
-    """The private half of a pair, as its seed; it never leaves us."""
+    """The private half of a pair, as its seed; it is never sent."""
 
     seed: bytes = field(repr=False)
 
@@ -64,7 +64,7 @@ def make_secret(scheme: Scheme = "hmac") -> str:
 
 
 def read_secret(text: str, profile: Profile) -> Secret:
-    """Read a secret, ours or one brought from elsewhere; raises InvalidInput, never with the text.
+    """Read a secret, generated or given; raises InvalidInput, never with the text.
 
     The profile decides: to Stripe's receivers the prefix `whsec_` is part of the key, to those of
     Standard Webhooks it is not.

@@ -40,8 +40,8 @@ Sign = Callable[[bytes, bytes], bytes]  # Signs the head and the body as one tex
 class Signer:
     """Signs the deliveries of one subscription with its live secrets, the newest first.
 
-    Every profile sends `webhook-id`, so that receivers can tell a repetition. Raises InvalidInput
-    for ed25519 secrets in the profiles that know only HMAC.
+    Every profile sends `webhook-id`, so that receivers can recognise a repetition. Raises
+    InvalidInput for ed25519 secrets in the profiles that know only HMAC.
     """
 
     __slots__ = ("_profile", "_signs")

@@ -36,9 +36,9 @@ async def start_workflows(
 ) -> list[Result]:
     """Start all of them, and return for each None, or why it was not started.
 
-    An id that was started before, by whomever and even if it has closed, counts as started, for as
-    long as the namespace keeps closed workflows. If the server does not answer `at_once` starts in
-    a row, the rest are not tried.
+    An id that was started before, by any caller and even if it has closed, counts as started, for
+    as long as the namespace keeps closed workflows. If the server does not answer `at_once` starts
+    in a row, the rest are not tried.
     """
     batch = _Batch(client=client, waiting=iter(enumerate(workflows)), at_once=at_once)
     batch.results = [None] * len(workflows)

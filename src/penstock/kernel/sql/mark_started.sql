@@ -1,5 +1,5 @@
 -- Note in their leases which items are about to start. Committed before the handlers run, so that
--- the sweeper can tell what may have been executed. Returns the leases that are still valid: items
+-- the sweeper knows what may have been executed. Returns the leases that are still valid: items
 -- of the others must not start.
 WITH given AS (
     SELECT token, array_agg(id) AS ids

@@ -88,7 +88,7 @@ ARCHIVED: Any = {"done": "DISPATCHED", "dead": "FAILED", "retry": "RETRYABLE"}
 
 @dataclass(slots=True, kw_only=True)
 class Scene:
-    """An open app without a worker, its API, and a clock that moves on order."""
+    """An open app without a worker, its API, and a clock that moves on demand."""
 
     app: Penstock
     clock: FakeClock

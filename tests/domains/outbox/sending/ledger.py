@@ -1,4 +1,4 @@
-"""A payment rail on loopback with a ledger, which loses replies, waits and refuses on order.
+"""A payment rail on loopback with a ledger, which loses replies, waits and refuses on demand.
 
 The ledger decides whether something was paid twice: it books every call that it does not refuse,
 unless it recognises keys. One request for each connection.

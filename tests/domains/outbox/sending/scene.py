@@ -122,7 +122,7 @@ def build(
 
 @dataclass(slots=True, kw_only=True)
 class Outbox:
-    """An app with the sending half of the outbox; the clock moves on order."""
+    """An app with the sending half of the outbox; the clock moves on demand."""
 
     app: Penstock
     client: AsyncClient

@@ -1,6 +1,6 @@
 -- Examine up to $1 attachments that nobody has given for $2 days. One that a kept mail lists is
 -- marked as used today, and examined again as many days later; the others are deleted. Returns how
--- many. Locked, so that a mail that gives an attachment again waits for this, and stores it anew.
+-- many. Locked, so that a mail that gives an attachment again waits for this, and stores it again.
 WITH examined AS MATERIALIZED (
     SELECT hash
     FROM penstock.mail_blob

@@ -36,7 +36,7 @@ class RailConcurrency:
         return await permits.wait(until)
 
     def leave(self, rail_type: str) -> None:
-        """Give a place to the one that waits longest, or back."""
+        """Pass the place to the call that waits longest, or release it."""
         self._permits[rail_type].release()
 
     def _permits_of(self, rail_type: str, at_most: int) -> Permits:

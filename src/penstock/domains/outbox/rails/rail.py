@@ -19,7 +19,8 @@ import msgspec
 from penstock.domains.outbox.instruction import Instruction
 from penstock.domains.outbox.rails.destination import DestinationScheme
 
-# `terminal`: refused for good. `pending`: accepted, decided later. `unknown`: may have been paid.
+# `terminal`: refused permanently. `pending`: accepted, decided later. `unknown`: may have been
+# paid.
 CodeClass = Literal["paid", "terminal", "retryable", "unknown", "pending"]
 
 # How the reason of an attempt begins that found no usable rail; its name follows.

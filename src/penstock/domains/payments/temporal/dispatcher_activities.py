@@ -156,7 +156,7 @@ class DispatcherActivities:
             self.log.warning("dispatch.overran", **line)
 
     async def _beat_forever(self) -> None:
-        """Tell Temporal that this worker is alive: Temporal may take long to start workflows."""
+        """Send heartbeats to Temporal, because a batch of starts may take long."""
         while True:
             self.beat()
             await asyncio.sleep(self.beat_every.total_seconds())

@@ -105,7 +105,7 @@ async def start_in_groups(
     may_start: Callable[[], Awaitable[bool]],
     within: timedelta = START_WITHIN,
 ) -> list[NotStarted | None]:
-    """Start workflows until `may_start` says no; return the answers up to there.
+    """Start workflows until `may_start` returns false; return the answers up to there.
 
     A kill switch is then followed by the starts of one group at most. After a group of which
     Temporal has not answered a single start, the rest are not tried and have the same answer.

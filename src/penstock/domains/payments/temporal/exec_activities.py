@@ -51,8 +51,8 @@ NOT_DUE_WAIT_MAX = timedelta(minutes=1)
 class ExecActivities:
     """The activities of the PaymentExecWorkflow; each returns the status of the payment.
 
-    They fail for good if there is no such payment, or if `context_json` is not the context that is
-    stored for it.
+    They fail permanently if there is no such payment, or if `context_json` is not the context that
+    is stored for it.
     """
 
     pool: Pool

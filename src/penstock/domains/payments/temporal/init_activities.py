@@ -185,7 +185,7 @@ async def _check_unfinished(db: Connection, item: Schedulable) -> None:
 
 @contextmanager
 def refusals() -> Generator[None]:
-    """Raise what says no to this payment, and would say so again, as the end of its workflow."""
+    """Raise a refusal that a repeat would not change as the end of the payment's workflow."""
     try:
         yield
     except (InvalidInput, NotFound, Conflict) as refused:
