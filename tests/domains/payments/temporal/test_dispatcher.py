@@ -9,11 +9,15 @@ from functools import partial
 
 import pytest
 from structlog.testing import capture_logs
+from temporalio import converter
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowFailureError
 
 from penstock.compose.temporal import start_on
-from penstock.domains.payments.temporal.dispatcher_activities import DispatcherActivities
+from penstock.domains.payments.temporal.dispatcher_activities import (
+    CYCLE_MAX,
+    DispatcherActivities,
+)
 from penstock.domains.payments.temporal.engine import NewExecution, NotStarted
 from penstock.domains.payments.temporal.models import ClaimedBatch, DispatchConfig
 from penstock.kernel.sweep import rescue
@@ -22,7 +26,8 @@ from tests.domains.payments.executing.scene import LEASE_OVER
 from tests.domains.payments.temporal.scene import TemporalScene, activities_of
 
 HOUR = timedelta(hours=1)
-TOO_LARGE = "x" * 3_000_000  # Temporal takes 2 MB.
+TEMPORAL_BYTES_MAX = 2_000_000  # Of one value.
+TOO_LARGE = "x" * 3_000_000
 PAYMENT_LANE = (("lane", "payment"),)
 STEPS = ["readDispatchConfig", "claimBatch", "dispatchBatch", "recordResults"]
 
@@ -250,6 +255,19 @@ async def test_a_cycle_starts_at_most_a_minute_ahead_of_a_rate(scene: TemporalSc
 
     assert 1 < len(batch.payment_ids) < 20
     assert max(batch.start_in_ms) <= 60_000
+
+
+async def test_the_longest_ids_of_a_cycle_fit_into_its_history(scene: TemporalScene) -> None:
+    """Temporal refuses a larger value after the claim: each cycle would cost a lost attempt."""
+    await scene.payments.set_lane(batch_size=10_000)
+    longest = "\u4e00" * 250  # As JSON, a character takes six bytes.
+    await scene.payments.schedule(*(f"{longest}{number:05}" for number in range(CYCLE_MAX + 1)))
+
+    batch, _ = await claimed_batch(scene, 0)
+
+    assert len(batch.payment_ids) == CYCLE_MAX
+    (value,) = converter.default().payload_converter.to_payloads([batch])
+    assert len(value.data) < TEMPORAL_BYTES_MAX
 
 
 async def test_a_worker_says_that_it_is_alive_while_it_starts_workflows(

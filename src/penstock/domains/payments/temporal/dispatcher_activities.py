@@ -51,6 +51,8 @@ MAY_START = statement(__package__, "may_start.sql")
 # How far ahead of now a cycle starts the workflows of a lane with a rate: a pause cannot call back
 # what was started with a delay.
 AHEAD_MAX = timedelta(minutes=1)
+# Temporal takes values of 2 MB, and the longest ids of so many payments are 1.6 MB as JSON.
+CYCLE_MAX = 1_000
 BEAT_EVERY = timedelta(seconds=5)  # A third of what the workflow waits for a beat.
 RETURNED = Returned()  # Not started: the item goes back as it was.
 MILLISECOND = timedelta(milliseconds=1)
@@ -86,7 +88,7 @@ class DispatcherActivities:
                 db,
                 lane.lane_id,
                 Cursor(),
-                limit=config.batch_size,
+                limit=min(config.batch_size, CYCLE_MAX),
                 worker=self.worker,
                 slots=SlotRange(ahead=ahead, waits_for_cycle=False),
             )
