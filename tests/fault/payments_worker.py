@@ -62,6 +62,7 @@ def make_payments(label: str) -> Any:
             pool=resources.pool,
             execute=execute,
             notify=payments.make_notifier(resources.settings, log=resources.log),
+            log=resources.log,
         )
 
         async def handle_many(items: list[Item[Any]]) -> list[Outcome]:

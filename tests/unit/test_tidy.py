@@ -71,6 +71,7 @@ MAY_CREATE_TASKS = {"base/aio.py"}
 MAY_CATCH_EVERYTHING = {
     "base/aio.py",
     "base/threads.py",
+    "domains/payments/execute.py",  # It runs steps of users, as the kernel does handlers.
     "integrations/kafka/dead_topic.py",
     "kernel/execute.py",
 }

@@ -112,6 +112,7 @@ def build(
         pool=resources.pool,
         execute=execution.execute,
         notify=notifier,
+        log=resources.log,
         post_process=execution.post_process,
     )
     runtime = build_domain(

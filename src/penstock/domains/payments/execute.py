@@ -11,18 +11,18 @@ from datetime import timedelta
 from typing import TypeAlias
 from uuid import UUID
 
-import asyncpg
 import msgspec
 from msgspec import Struct
 
-from penstock.base.errors import Conflict, InvalidInput
+from penstock.base.errors import PenstockError
+from penstock.base.log import Logger, describe, traceback_of
 from penstock.base.uuid_v7 import uuids_v7
 from penstock.domains.payments.loader import (
     LoadedPayment,
     PaymentContext,
     read_context,
 )
-from penstock.domains.payments.notify import NOBODY, Notification, NotifyStep
+from penstock.domains.payments.notify import NOBODY, TRY_AGAIN, Notification, NotifyStep
 from penstock.domains.payments.payment import Notify
 from penstock.kernel.item import DONE, Dead, Item, Outcome, Retry, Snooze
 from penstock.kernel.settle import to_text
@@ -33,15 +33,6 @@ LOCK_PAYMENTS = statement(__package__, "lock_payments.sql")
 CORRECT_EXECUTED = statement(__package__, "correct_executed.sql")
 MOVE_EXECUTED = statement(__package__, "move_executed.sql")
 REJECT_PAYMENTS = statement(__package__, "reject_payments.sql")
-
-# Errors that concern one payment and would recur.
-REFUSED_ROW = (
-    InvalidInput,
-    Conflict,
-    asyncpg.DataError,
-    asyncpg.IntegrityConstraintViolationError,
-    asyncpg.ProgramLimitExceededError,
-)
 
 TRANSACTION_MAX = 5_000  # As many instructions as the outbox takes at once; a lane may claim more.
 
@@ -95,6 +86,7 @@ class BuiltInEngine:
     pool: Pool
     execute: Execute
     notify: NotifyStep
+    log: Logger
     post_process: PostProcess = post_process_nothing
     transaction_max: int = TRANSACTION_MAX
 
@@ -106,17 +98,27 @@ class BuiltInEngine:
         return outcomes
 
     async def _run_part(self, items: Sequence[Item[LoadedPayment]]) -> list[Outcome]:
-        """Execute payments together; if the database refuses one of them, each for itself."""
+        """Execute payments together; if one of them fails, each for itself."""
         try:
             return await self._run(items)
-        except REFUSED_ROW:
+        except TRY_AGAIN:
+            raise  # No payment is the cause.
+        except Exception:  # noqa: BLE001  A replaced step or a trigger may raise anything.
             return [await self._run_alone(item) for item in items]
 
     async def _run_alone(self, item: Item[LoadedPayment]) -> Outcome:
         try:
             (outcome,) = await self._run([item])
-        except REFUSED_ROW as refused:
-            return Retry(f"the database refuses it: {type(refused).__name__}")
+        except TRY_AGAIN:
+            raise
+        except Exception as failure:  # noqa: BLE001  It costs this payment an attempt, and no other.
+            self.log.warning(
+                "step.failed",
+                item_id=item.id,
+                exception=traceback_of(failure),
+                **describe(failure),
+            )
+            return Retry(_reason(failure))
         return outcome
 
     async def _run(self, items: Sequence[Item[LoadedPayment]]) -> list[Outcome]:
@@ -182,13 +184,21 @@ class BuiltInEngine:
             await db.execute(REJECT_PAYMENTS, list(refused), list(refused.values()))
 
 
+def _reason(failure: Exception) -> str:
+    """Return why an execution failed; other messages may contain row values."""
+    if isinstance(failure, PenstockError):
+        return to_text(failure)
+    shown = describe(failure)
+    return f"{shown['error']} in {shown['where']}"
+
+
 def _ended_before(item: Item[LoadedPayment], row: Row) -> Outcome | None:
     """Return the outcome of an attempt that must not execute the payment; None if it must.
 
     The payment is locked: nobody cancels or reschedules it any more. A worker that was suspended
     for longer than its lease may come after that.
     """
-    if row["status"] == "REJECTED":
+    if row["status"] == "REJECTED" and not row["is_executed"]:
         return Dead(row["reason"] or "rejected")
     if row["status"] != SCHEDULED:
         return DONE

@@ -5,7 +5,7 @@ which does what a test orders.
 """
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -84,9 +84,16 @@ class Scene:
 
     async def run_payments(self) -> list[Attempted]:
         """Run the payments that are due; their instructions wait."""
+        return await self._run_without(self.app.kinds.keys() - {LANE})
+
+    async def run_outbox(self) -> list[Attempted]:
+        """Pay the instructions that are due; payments wait."""
+        return await self._run_without({LANE})
+
+    async def _run_without(self, lanes: Iterable[str]) -> list[Attempted]:
         kinds = dict(self.app.kinds)
         try:
-            for lane in kinds.keys() - {LANE}:
+            for lane in lanes:
                 del self.app.kinds[lane]
             return await self.run()
         finally:

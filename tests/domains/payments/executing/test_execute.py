@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 
 import pytest
 from httpx import ASGITransport
 
 from penstock.api import create_app
 from penstock.base.clock import FakeClock
+from penstock.base.errors import InvalidInput
 from penstock.compose import payments
 from penstock.contract import Resources, Runtime
 from penstock.domains.outbox.control.limits import AmountLimits, put_limits
@@ -120,6 +122,25 @@ async def test_a_payment_whose_worker_died_after_the_commit_is_not_executed_agai
     assert again.item_id == (await scene.payment("p-1"))["item_id"]
     count = await scene.app.pool.fetchval("SELECT count(*) FROM penstock.outbox_instruction")
     assert count == 1
+
+
+@pytest.mark.covers("A42")
+async def test_a_payment_that_the_rail_refused_meanwhile_was_dispatched(
+    scene: Scene, ledger: Ledger
+) -> None:
+    """Shown as dead, it would look as if the rail had never had it, and might be paid twice."""
+    ledger.orders += ["REJECTED"]
+    await scene.schedule("p-1")
+    await scene.execute_and_die()
+    await scene.run_outbox()
+    assert await scene.status("p-1") == "REJECTED"
+
+    scene.clock.advance(LEASE_OVER)
+    (again,) = await scene.run_payments()
+
+    assert isinstance(again.outcome, Done)
+    (row,) = await scene.log("p-1")
+    assert (row["action"], row["status_after"]) == ("DISPATCHED", "DISPATCHED")
 
 
 async def test_a_worker_that_lost_its_lease_does_not_execute_a_rescheduled_payment(
@@ -281,7 +302,11 @@ async def test_each_step_can_be_replaced(dsn: str, clock: FakeClock, ledger: Led
 
     def build(resources: Resources) -> Runtime:
         engine = BuiltInEngine(
-            pool=resources.pool, execute=execute, post_process=post_process, notify=notify
+            pool=resources.pool,
+            execute=execute,
+            post_process=post_process,
+            notify=notify,
+            log=resources.log,
         )
         return build_domain(resources, engines={"builtin": engine.handle_many})
 
@@ -305,7 +330,11 @@ async def test_a_batch_that_the_outbox_does_not_take_at_once_is_executed_in_part
 
     def build(resources: Resources) -> Runtime:
         engine = BuiltInEngine(
-            pool=resources.pool, execute=execute, notify=send_nothing, transaction_max=2
+            pool=resources.pool,
+            execute=execute,
+            notify=send_nothing,
+            log=resources.log,
+            transaction_max=2,
         )
         return build_domain(resources, engines={"builtin": engine.handle_many})
 
@@ -332,4 +361,56 @@ async def test_a_payment_that_the_database_refuses_does_not_hold_back_its_batch(
     assert statuses == ["PROCESSING", "SCHEDULED", "PROCESSING"]
     (row,) = await scene.log("p-2")
     assert (row["action"], row["status_after"]) == ("DISPATCH_FAILED", "READY")
-    assert row["detail"] == "the database refuses it: CheckViolationError"
+    assert row["detail"].startswith("CheckViolationError in ")
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (ValueError("secret"), "ValueError in test_execute.py"),
+        (InvalidInput("vat", "is missing"), "vat: is missing"),
+    ],
+    ids=["any", "of Penstock"],
+)
+async def test_a_payment_whose_step_fails_does_not_hold_back_its_batch(
+    dsn: str, *, clock: FakeClock, ledger: Ledger, failure: Exception, reason: str
+) -> None:
+    """Otherwise one of them would use up the attempts of all."""
+
+    async def post_process(_db: Connection, executions: Sequence[Execution]) -> None:
+        if any(each.payment.payment_id == "p-2" for each in executions):
+            raise failure
+
+    build = partial(payments.build, post_process=post_process)
+    async with opened_scene(dsn, clock, ledger, replace(payments.DOMAIN, build=build)) as scene:
+        await scene.schedule("p-1", "p-2", "p-3")
+
+        await scene.run_payments()
+
+        statuses = [await scene.status(each) for each in ("p-1", "p-2", "p-3")]
+        assert statuses == ["PROCESSING", "SCHEDULED", "PROCESSING"]
+        (row,) = await scene.log("p-2")
+        assert (row["action"], row["status_after"]) == ("DISPATCH_FAILED", "READY")
+        assert reason in row["detail"]
+        assert "secret" not in row["detail"]
+
+
+async def test_a_payment_that_a_trigger_refuses_does_not_hold_back_its_batch(scene: Scene) -> None:
+    await scene.app.pool.execute(
+        """
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'no'; END $$
+        """
+    )
+    await scene.app.pool.execute(
+        """
+        CREATE TRIGGER refuse BEFORE INSERT ON penstock.outbox_instruction
+        FOR EACH ROW WHEN (NEW.instruction_id = 'p-2') EXECUTE FUNCTION refuse()
+        """
+    )
+    await scene.schedule("p-1", "p-2", "p-3")
+
+    await scene.run_payments()
+
+    statuses = [await scene.status(each) for each in ("p-1", "p-2", "p-3")]
+    assert statuses == ["PROCESSING", "SCHEDULED", "PROCESSING"]
