@@ -20,7 +20,14 @@ from penstock.domains.payments.steps import STEPS, Steps
 from penstock.kernel.enqueue import NewItem, enqueue
 from penstock.kernel.errors import LaneIsOwned
 from penstock.postgres.pool import connect
-from tests.domains.payments.scene import AT_FOUR, IBAN, Scene, a_payment, opened_payments
+from tests.domains.payments.scene import (
+    AT_FOUR,
+    IBAN,
+    OTHER_IBAN,
+    Scene,
+    a_payment,
+    opened_payments,
+)
 
 PRODUCERS = 8
 
@@ -60,6 +67,19 @@ async def test_the_banks_of_both_parties_are_added(scene: Scene) -> None:
     }
     assert context["creditor"]["bank_name"] == "LA BANQUE POSTALE"
     assert context["creditor"]["bic"] == "PSSTFRPPXXX"
+
+
+@pytest.mark.parametrize(
+    ("iban", "bic"),
+    [("GB85MIDL40527412345678", "MIDLJESHXXX"), (OTHER_IBAN, "BPFSRERRXXX")],
+    ids=["Jersey", "Reunion"],
+)
+async def test_a_bank_of_a_territory_has_the_iban_of_its_country(
+    scene: Scene, *, iban: str, bic: str
+) -> None:
+    await scene.payments.schedule(a_payment(creditor={"name": "Bo", "iban": iban, "bic": bic}))
+
+    assert (await scene.contexts())["p-1"]["creditor"]["bic"] == bic
 
 
 async def test_without_an_instant_a_payment_is_due_now(scene: Scene) -> None:

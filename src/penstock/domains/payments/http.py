@@ -95,13 +95,13 @@ def endpoints(api: Api) -> Sequence[Endpoint]:
         ),
         endpoint(
             "POST", "/payments/batch", api.schedule_batch, scope="produce",
-            summary="Schedule 1 to 1,000 payments in one transaction, with one result for each",
+            summary="Schedule 1 to 1,000 payments, with one result for each",
             streams={batch.JSON: (list[wire.NewPayment], list[wire.Result])},
             body_bytes_max=batch.BATCH_BYTES_MAX,
         ),
         endpoint(
             "POST", "/payments/stream", api.schedule_stream, scope="produce",
-            summary="Schedule up to a million payments, 1,000 in one transaction",
+            summary="Schedule up to a million payments, 1,000 at a time",
             streams={NDJSON: (wire.NewPayment, wire.Result)},
             body_bytes_max=STREAM_BYTES_MAX,
         ),

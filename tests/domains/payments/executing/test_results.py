@@ -22,6 +22,22 @@ SECRET = "what the rail signs with"
 TELL = {"event": True, "mail": "ada@example.org"}
 
 
+@pytest.mark.covers("A15")
+async def test_a_payment_that_goes_on_after_its_rejection_has_not_ended(
+    scene: Scene, ledger: Ledger
+) -> None:
+    ledger.orders += ["REJECTED", "accept"]
+    await scene.schedule("p-1")
+    await scene.run()
+    assert (await scene.payment("p-1"))["ended_at"] is not None
+    await release(scene, "p-1")
+
+    await scene.run()
+
+    payment = await scene.payment("p-1")
+    assert (payment["status"], payment.get("ended_at")) == ("PROCESSING", None)
+
+
 async def test_a_payment_that_the_rail_has_paid_is_settled(scene: Scene, ledger: Ledger) -> None:
     await scene.schedule("p-1")
 

@@ -24,6 +24,20 @@ async def test_a_payment_that_was_dispatched_days_after_its_instant_is_counted(
     assert await stuck(scene, after=11 * MINUTE) == 1, "counted once"
 
 
+async def test_a_payment_that_was_dispatched_early_is_counted_once_it_was_due(
+    scene: Scene,
+) -> None:
+    """Its workflow waits on Temporal until then, and for its jitter: nothing is wrong with it."""
+    await scene.set_lane(jitter_window=5 * MINUTE)
+    await scene.schedule("p-1")
+    await scene.run_payments()
+    await make_stuck(scene, due=-30 * MINUTE)
+
+    assert await stuck(scene, after=44 * MINUTE) == 0
+
+    assert await stuck(scene, after=46 * MINUTE) == 1
+
+
 async def test_a_payment_that_was_never_enqueued_is_counted_once_it_is_due(scene: Scene) -> None:
     """Its first phase was terminated in the middle, and no lane has anything of it."""
     draft = STEPS.enrich(STEPS.validate(a_payment("p-1", **NOW)))

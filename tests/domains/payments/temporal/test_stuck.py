@@ -56,6 +56,11 @@ async def test_a_payment_whose_workflow_was_terminated_is_started_again(
     resources = scene.payments.app.resources
     with pytest.raises(InvalidInput, match="waits in its lane"):
         await start_execution(resources, payment_id)
+    item_id = (await scene.payments.payment(payment_id))["item_id"]
+    for verb, reason in (("hold", "item release"), ("release", "waits in its lane")):
+        await scene.payments.client.post(f"/items/{item_id}/{verb}", json={"reason": "test"})
+        with pytest.raises(InvalidInput, match=reason):
+            await start_execution(resources, payment_id)
     await scene.payments.run_payments()
     running = await start_execution(resources, payment_id)
     await scene.client.get_workflow_handle(f"exec-payment-{payment_id}").terminate()

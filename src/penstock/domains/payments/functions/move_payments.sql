@@ -55,7 +55,6 @@ BEGIN
         END,
         ended_at = CASE
             WHEN to_status IN ('SETTLED', 'REJECTED', 'RETURNED', 'CANCELLED') THEN at
-            ELSE p.ended_at
         END,
         updated_at = at
     FROM given

@@ -61,6 +61,13 @@ class NotStarted(Struct, frozen=True):
     is_refused: bool
 
 
+# Why a payment is not started by hand while its item is in the queue, by the status there.
+WAITING = {
+    "DEAD": "its item is dead: correct the cause, then `penstock dead replay`",
+    "HELD": "its item is held: `penstock item release` lets the lane start it",
+}
+WAITS_IN_LANE = "the payment waits in its lane, which starts it"
+
 TOO_SLOW = NotStarted("temporal: unavailable: the starts took too long", is_refused=False)
 
 # Starts workflows; an id that was started before counts as started.
@@ -160,8 +167,10 @@ async def read_execution(db: Connection, payment_id: str) -> NewExecution:
     # Before the place of the item: that of a cancelled payment is in no lane any more.
     if row["status"] not in STARTABLE:
         raise InvalidInput("payment_id", f"the payment is {row['status']}, and is not started")
-    if row["is_waiting"]:
-        raise InvalidInput("payment_id", "the payment waits in its lane, which starts it")
+    if row["context_json"] is None:
+        raise InvalidInput("payment_id", "the payment was not enqueued: schedule it again")
+    if row["waits_as"] is not None:
+        raise InvalidInput("payment_id", WAITING.get(row["waits_as"], WAITS_IN_LANE))
     payment = LoadedPayment(
         payment_id=row["payment_id"],
         item_type=row["item_type"],

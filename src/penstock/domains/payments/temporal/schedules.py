@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from penstock.base.errors import PenstockError
 from penstock.base.log import Logger
 from penstock.domains.payments.temporal.models import schedule_id
 from penstock.kernel.heartbeat import remove_worker, report_worker
@@ -106,9 +107,15 @@ class ScheduleSync:
         self._looks += 1
         is_due = self._looks >= LOOKS_PER_COMPARISON
         done: dict[str, str] = {}
+        failures: list[Exception] = []
         for row in rows:
             if is_due or self._synced.get(row.item_type) != row:
-                done[row.item_type] = await self._sync(row)
+                try:
+                    done[row.item_type] = await self._sync(row)
+                except PenstockError as failure:  # Such as a schedule that Temporal refuses.
+                    failures.append(failure)
+        if failures:
+            raise failures[0]
         if is_due:
             self._looks = 0
         return done
