@@ -11,6 +11,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import AsyncGenerator, Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -34,9 +35,9 @@ TEMPLATE = "penstock_template"
 FAST = {"fsync": "off", "full_page_writes": "off", "max_connections": "100"}
 # A test's database has 10 MB. To drop it, the server searches its whole cache.
 SMALL = {"shared_buffers": "64MB", "max_wal_size": "128MB"}
-# In memory a copy costs a third of the CPU time that it costs on disk. Each server takes 300 MB.
+# In memory a copy costs a third of the CPU time that it costs on disk.
 MEMORY = Path("/dev/shm")
-MEMORY_BYTES_MIN = 3 * 2**30
+SERVERS_BYTES = 3 * 2**30  # Each server takes 300 MB.
 
 # Receivers of webhooks stand on loopback here, and their secrets are kept under this key. Settings
 # are read once, so these must be there before anything reads them.
@@ -133,14 +134,20 @@ def pytest_terminal_summary(
 @pytest.fixture(scope="session")
 def server() -> Generator[Server]:
     """The server of this process; tests that kill or configure one start their own."""
-    has_memory = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN
     with (
-        tempfile.TemporaryDirectory(
-            prefix="penstock-tests-", dir=MEMORY if has_memory else None
-        ) as folder,
-        running(Path(folder), options=FAST | SMALL) as started,
+        data_folder(bytes_free=SERVERS_BYTES) as folder,
+        running(folder, options=FAST | SMALL) as started,
     ):
         yield started
+
+
+@contextmanager
+def data_folder(*, bytes_free: int) -> Generator[Path]:
+    """Make a folder for a server, in memory if so much is free there; remove it afterwards."""
+    has_memory = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= bytes_free
+    place = MEMORY if has_memory else None
+    with tempfile.TemporaryDirectory(prefix="penstock-tests-", dir=place) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

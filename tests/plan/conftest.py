@@ -13,11 +13,12 @@ from penstock.kernel.lane import create_lane
 from penstock.postgres.embedded import Server, running
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import connect
-from tests.conftest import FAST
+from tests.conftest import FAST, SERVERS_BYTES, data_folder
 from tests.database import OWNERS, copy_database, database_dsn, run_sql
 from tests.plan.explain import Explainer
 
 LOADED, COPIED = "loaded", "copied"
+LOADED_BYTES = 6 * 2**30  # Both databases, and the log of what has filled them.
 FOLDER = Path(__file__).parent
 MILLION = cast("LiteralString", (FOLDER / "million.sql").read_text(encoding="utf-8"))
 SLOTS = cast("LiteralString", (FOLDER / "slots.sql").read_text(encoding="utf-8"))
@@ -31,10 +32,13 @@ WITHOUT_LANES = """
 
 
 @pytest.fixture(scope="session")
-def quiet_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
+def quiet_server() -> Generator[Server]:
     """A server on which nobody gathers statistics, or frees space, unless the test says so."""
-    options = {**FAST, "autovacuum": "off", "synchronous_commit": "off", "max_wal_size": "8GB"}
-    with running(tmp_path_factory.mktemp("plan"), options=options) as started:
+    options = {**FAST, "autovacuum": "off", "synchronous_commit": "off", "max_wal_size": "2GB"}
+    with (
+        data_folder(bytes_free=LOADED_BYTES + SERVERS_BYTES) as folder,
+        running(folder, options=options) as started,
+    ):
         yield started
 
 
