@@ -26,7 +26,7 @@ JOBS: Final[dict[str, tuple[str, ...]]] = {
     "outbox": ("outbox_ordered", "outbox_sealing", "outbox_enqueue"),
     "payments": (
         "payments", "payments_rate", "payments_cycles", "payments_switch", "temporal_executed",
-        "temporal_starts", "temporal_rows", "temporal_rows_postgres",
+        "temporal_starts", "temporal_starts_postgres", "temporal_rows", "temporal_rows_postgres",
     ),
 }  # fmt: skip
 

@@ -26,8 +26,9 @@ from bench.figures import (
 from bench.measure import Bench, Case
 from bench.payments import built_in_rate
 from bench.sleeper import SLEEPER
+from bench.temporal_postgres import temporal_on_postgres
 from bench.temporal_rows import COUNT_EXECUTED, dispatching, rows, rows_on_postgres
-from bench.temporal_server import temporal
+from bench.temporal_server import Running, temporal
 from bench.tried import Figures, tried
 from penstock import Penstock
 from penstock.domains.payments.lanes import LANE
@@ -55,15 +56,24 @@ AT_ONCE: Final = (10, 50, 100, 200)
 
 async def starts(bench: Bench) -> list[Row]:
     """A batch of workflows on Temporal: some starts at a time, against one after another."""
+    return await _starts(bench, temporal, "on Temporal")
+
+
+async def starts_on_postgres(bench: Bench) -> list[Row]:
+    """The same on a server of Temporal that stores in PostgreSQL."""
+    return await _starts(bench, temporal_on_postgres, "on Temporal with PostgreSQL")
+
+
+async def _starts(bench: Bench, running: Running, where: str) -> list[Row]:
     alone: list[Measurement] = []
     together: dict[int, list[Measurement]] = {at_once: [] for at_once in AT_ONCE}
     for _ in range(bench.sizes.rounds):
-        alone.append(await _measured(bench, 1))
+        alone.append(await _measured(bench, running, 1))
         for at_once, turns in together.items():
-            turns.append(await _measured(bench, at_once))
+            turns.append(await _measured(bench, running, at_once))
     return [
         ratio_row(
-            f"{BATCH} starts on Temporal, {at_once} at a time",
+            f"{BATCH} starts {where}, {at_once} at a time",
             *middle_turn(turns, alone),
             bar=at_least(2) if at_once == STARTS_AT_ONCE else None,
         )
@@ -71,11 +81,11 @@ async def starts(bench: Bench) -> list[Row]:
     ]
 
 
-async def _measured(bench: Bench, at_once: int) -> Measurement:
+async def _measured(bench: Bench, running: Running, at_once: int) -> Measurement:
     """Start a batch on a fresh server, which has done what others left it to do."""
 
     async def run() -> Figures:
-        async with temporal() as on:
+        async with running() as on:
             await _start(on.client, "warm", at_once=at_once)
             await on.rest()
             await bench.quiet()
@@ -167,6 +177,7 @@ async def _switch(bench: Bench) -> Figures:
 
 CASES: Final[dict[str, Case]] = {
     "temporal_starts": starts,
+    "temporal_starts_postgres": starts_on_postgres,
     "temporal_switch": switch,
     "temporal_executed": executed,
     "temporal_rows": rows,

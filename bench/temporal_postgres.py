@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -41,16 +41,20 @@ CONNECTIONS: Final = 20
 # The names of the databases, and of the schemas that the tool of the server has for them.
 SCHEMAS: Final = {"temporal": "temporal", "temporal_visibility": "visibility"}
 LOW_PORTS: Final = (20_000, 32_000)  # The server stores them as smallint.
+DYNAMIC: Final = "dynamic.yaml"
 SERVICES: Final = ("frontend", "history", "matching", "worker")
 
 
 @contextlib.asynccontextmanager
-async def temporal_on_postgres() -> AsyncGenerator[Temporal]:
+async def temporal_on_postgres(
+    *, dynamic_config: Mapping[str, int] | None = None
+) -> AsyncGenerator[Temporal]:
     """Run a server on a PostgreSQL of its own, and connect to it. Raises Unavailable."""
     tools = find_postgres()
     binaries = await asyncio.to_thread(go_peer)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=memory()) as name:
         folder = Path(name)
+        _write_dynamic_config(folder, dynamic_config or {})
         with _postgres(tools, folder) as port:
             for database in SCHEMAS:
                 await asyncio.to_thread(_make_schema, binaries / "sql", port, database)
@@ -99,11 +103,18 @@ def _make_schema(tool: Path, port: int, database: str) -> None:
     run_command((str(tool), *place, "update-schema", "--schema-name", schema))
 
 
+def _write_dynamic_config(folder: Path, dynamic_config: Mapping[str, int]) -> None:
+    values = {key: [{"value": value}] for key, value in dynamic_config.items()}
+    (folder / DYNAMIC).write_text(json.dumps(values))
+
+
 @contextlib.asynccontextmanager
 async def _server(binary: Path, folder: Path, port: int) -> AsyncGenerator[DevServer]:
     frontend = _low_port()
     (folder / "config").mkdir()
-    config = json.dumps(_config(port, frontend))  # Which is YAML too.
+    dynamic = {"filepath": str(folder / DYNAMIC), "pollInterval": "60s"}
+    # JSON is YAML too.
+    config = json.dumps({**_config(port, frontend), "dynamicConfigClient": dynamic})
     (folder / "config" / "bench.yaml").write_text(config)
     command = (str(binary), "--root", str(folder), "--config", "config", "--env", "bench", "start")
     with (folder / "server.log").open("wb") as log:

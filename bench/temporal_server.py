@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Protocol
 
 import psutil
 from temporalio.client import Client
@@ -45,12 +45,18 @@ class Temporal:
                         return
 
 
-# Runs a server while the body runs.
-Running: TypeAlias = Callable[[], AbstractAsyncContextManager[Temporal]]
+class Running(Protocol):
+    """Runs a server while the body runs, with values of its dynamic configuration."""
+
+    def __call__(
+        self, *, dynamic_config: Mapping[str, int] | None = None
+    ) -> AbstractAsyncContextManager[Temporal]: ...
 
 
 @contextlib.asynccontextmanager
-async def temporal(*, keeps_file: bool = False) -> AsyncGenerator[Temporal]:
+async def temporal(
+    *, keeps_file: bool = False, dynamic_config: Mapping[str, int] | None = None
+) -> AsyncGenerator[Temporal]:
     """Run a development server and connect to it. Raises Unavailable without its command.
 
     Its database is in memory, as when it is started without options, or in a file that can be read.
@@ -61,7 +67,9 @@ async def temporal(*, keeps_file: bool = False) -> AsyncGenerator[Temporal]:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=memory()) as name:
         folder = Path(name)
         file = folder / "temporal.db"
-        async with dev_server(command, folder, file=file if keeps_file else None) as server:
+        async with dev_server(
+            command, folder, file=file if keeps_file else None, dynamic_config=dynamic_config
+        ) as server:
             client = await server.connect()
             yield Temporal(server=server, client=client, store=SqliteStore(file))
 

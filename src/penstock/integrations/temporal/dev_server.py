@@ -8,7 +8,7 @@ import asyncio
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -48,16 +48,24 @@ def find_command() -> str | None:
 
 @asynccontextmanager
 async def dev_server(
-    command: str, folder: Path, *, file: Path | None = None
+    command: str,
+    folder: Path,
+    *,
+    file: Path | None = None,
+    dynamic_config: Mapping[str, int] | None = None,
 ) -> AsyncGenerator[DevServer]:
     """Run a server while the body runs, with its log in `folder`. Raises TemporalFailed.
 
     Without a file its database is in memory, which is several times faster.
     """
     port, log = _free_port(), folder / LOG
-    stored = () if file is None else ("--db-filename", str(file))
+    options = ["--port", str(port)]
+    if file is not None:
+        options += ["--db-filename", str(file)]
+    for key, value in (dynamic_config or {}).items():
+        options += ["--dynamic-config-value", f"{key}={value}"]
     # Cancelled before it is known, the process would outlive this one.
-    process = await finish(_spawn(command, "--port", str(port), *stored, log=log), within=STOP_MAX)
+    process = await finish(_spawn(command, *options, log=log), within=STOP_MAX)
     try:
         await _until_ready(process, log)
         yield DevServer(pid=process.pid, target=f"{LOOPBACK}:{port}")
