@@ -1,6 +1,7 @@
 """A worker that dies with kill -9 after its claim, or after the starts that it has not recorded.
 
-`python -m tests.fault.temporal_worker worker|dispatch after_claim|after_start DSN TARGET QUEUE`
+`python -m tests.fault.temporal_worker worker|dispatch LABEL DSN TARGET QUEUE`; the label is
+`after_claim` or `after_start`, or `in_preload` for a worker: while it reads the contexts.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from penstock import Penstock
 from penstock.compose import mail, outbox, payments, webhooks
@@ -21,6 +23,8 @@ from penstock.domains.payments.temporal.dispatcher_workflow import DispatcherWor
 from penstock.domains.payments.temporal.engine import NewExecution, NotStarted, TemporalEngine
 from penstock.integrations.temporal.client import connect
 from penstock.integrations.temporal.worker import WorkerSpec, run_workers
+from penstock.kernel.item import Item
+from penstock.postgres.pool import Connection
 
 
 async def main(  # noqa: PLR0917  As argv.
@@ -34,11 +38,18 @@ async def main(  # noqa: PLR0917  As argv.
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("it is dead")
 
+    async def die(_db: Connection, _items: Sequence[Item[Any]]) -> Sequence[Any]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("it is dead")
+
     def build(resources: Resources) -> Runtime:
         engine = TemporalEngine(
             pool=resources.pool, clock=resources.clock, start=start_and_die, log=resources.log
         )
-        return build_domain(resources, engines=dict.fromkeys(ON_TEMPORAL, engine.handle_many))
+        runtime = build_domain(resources, engines=dict.fromkeys(ON_TEMPORAL, engine.handle_many))
+        if label != "in_preload":
+            return runtime
+        return replace(runtime, kinds=[replace(each, preload=die) for each in runtime.kinds])
 
     domains = [
         webhooks.DOMAIN,

@@ -8,7 +8,7 @@ import sys
 from asyncio import subprocess
 from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -30,7 +30,9 @@ from penstock.domains.payments.payment import Scheduled
 from penstock.domains.payments.schedule import Payments
 from penstock.kernel.lane import set_lane
 from penstock.kernel.sweep import sweep
-from penstock.postgres.pool import Pool
+from penstock.postgres.embedded import embedded_server
+from penstock.postgres.errors import DatabaseAway
+from penstock.postgres.pool import Pool, database_away
 from tests.domains.outbox.rails.rail_scene import simulating
 from tests.domains.payments.scene import a_payment
 from tests.fault.harness import ROOT
@@ -91,9 +93,14 @@ class Scene:
         return worker
 
     async def are_all_settled(self) -> bool:
-        open_ones = await self.app.pool.fetchval(
-            "SELECT count(*) FROM penstock.payment WHERE status <> 'SETTLED'"
-        )
+        """Return whether no payment is left to be paid; not while the database is away."""
+        try:
+            with database_away():
+                open_ones = await self.app.pool.fetchval(
+                    "SELECT count(*) FROM penstock.payment WHERE status <> 'SETTLED'"
+                )
+        except DatabaseAway:
+            return False
         return open_ones == 0
 
     async def assert_paid_once(self) -> None:
@@ -139,7 +146,8 @@ async def running(dsn: str, folder: Path) -> AsyncGenerator[Scene]:
 
 async def _sweep_often(db: Pool) -> None:
     while True:
-        await sweep(db, meter=Meter(), log=get_logger())
+        with suppress(DatabaseAway), database_away():
+            await sweep(db, meter=Meter(), log=get_logger())
         await pause(0.3)
 
 
@@ -174,6 +182,27 @@ async def test_each_payment_is_paid_once_while_workers_die_at_any_moment(
             for worker in workers:
                 worker.kill()
         await scene.start()
+        await until(scene.are_all_settled, within=2 * PATIENCE)
+
+        await scene.assert_paid_once()
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.covers("A45")
+async def test_each_payment_is_paid_once_although_postgres_is_killed(tmp_path: Path) -> None:
+    """What was not committed is repeated, and what was committed is not: workers go on alone."""
+    async with (
+        embedded_server(tmp_path / "data") as server,
+        running(server.dsn, tmp_path) as scene,
+    ):
+        await scene.schedule(8 * ROUND)
+        await scene.start()
+        await scene.start()
+        for goal in (ROUND, 3 * ROUND, 5 * ROUND):
+            await until(lambda goal=goal: _has_booked(scene, goal), within=PATIENCE)
+            assert server.pid is not None
+            os.kill(server.pid, signal.SIGKILL)
+
         await until(scene.are_all_settled, within=2 * PATIENCE)
 
         await scene.assert_paid_once()

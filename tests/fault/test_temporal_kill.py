@@ -1,6 +1,7 @@
 """Workers and Temporal that die with kill -9: each payment has one run, and is paid once."""
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import AsyncGenerator
@@ -11,6 +12,9 @@ import pytest
 
 from penstock.base.aio import alongside
 from penstock.base.clock import FakeClock
+from penstock.postgres.embedded import embedded_server
+from penstock.postgres.errors import DatabaseAway
+from penstock.postgres.pool import database_away
 from tests.domains.outbox.sending.ledger import Ledger, keeping
 from tests.domains.payments.temporal.scene import TemporalScene, opened_on_temporal
 from tests.e2e.command import penstock
@@ -58,14 +62,15 @@ async def assert_paid_once(scene: TemporalScene, payment_ids: list[str], ledger:
     assert sorted(ledger.bookings) == payment_ids
 
 
+@pytest.mark.parametrize("label", ["in_preload", "after_claim"])
 async def test_a_worker_that_dies_after_its_claim_pays_once(
-    scene: TemporalScene, *, ledger: Ledger, temporal: TemporalServer
+    scene: TemporalScene, *, ledger: Ledger, temporal: TemporalServer, label: str
 ) -> None:
     """Nothing was started: the lease gives the payments back to another worker."""
     payment_ids = scene.ids(COUNT)
     await scene.payments.schedule(*payment_ids)
     app, stop = scene.payments.app, asyncio.Event()
-    await die(scene, "worker", "after_claim", target=temporal.target)
+    await die(scene, "worker", label, target=temporal.target)
     assert set(await scene.payments.item_states()) <= {"leased", "ready"}
     assert not await scene.is_started(payment_ids[0])
 
@@ -183,6 +188,47 @@ async def test_temporal_and_its_workers_die_and_each_payment_is_paid_once(
 
         assert set(results) == {"PROCESSING"}
         await assert_paid_once(scene, sorted(payment_ids), ledger)
+
+
+async def test_postgres_is_killed_and_each_payment_is_paid_once(
+    tmp_path: Path, *, clock: FakeClock, ledger: Ledger, temporal: TemporalServer
+) -> None:
+    """Between claims, starts and steps: what was started is recognised, and steps are repeated."""
+    async with (
+        embedded_server(tmp_path / "data") as server,
+        opened_on_temporal(server.dsn, clock, ledger, target=temporal.target) as scene,
+    ):
+        await scene.payments.set_lane(lease=LEASE, batch_size=COUNT)
+        await scene.use("temporal")
+        payment_ids = scene.ids(4 * COUNT)
+        await scene.payments.schedule(*payment_ids)
+        app, stop = scene.payments.app, asyncio.Event()
+
+        async with (
+            scene.workers("exec"),
+            alongside(app.run_sweeper(), app.run_worker(stop, lanes=["payment"])),
+        ):
+            for goal in (1, 2 * COUNT):
+                await until(lambda goal=goal: _has_executed(scene, goal), within=PATIENCE)
+                assert server.pid is not None
+                os.kill(server.pid, signal.SIGKILL)
+            async with asyncio.timeout(2 * PATIENCE):
+                results = [await scene.result(each) for each in payment_ids]
+            await until(lambda: _has_executed(scene, 4 * COUNT), within=PATIENCE)
+            stop.set()
+
+        assert set(results) == {"PROCESSING"}
+        await assert_paid_once(scene, sorted(payment_ids), ledger)
+
+
+async def _has_executed(scene: TemporalScene, count: int) -> bool:
+    try:
+        with database_away():
+            return count <= await scene.payments.app.pool.fetchval(
+                "SELECT count(*) FROM penstock.payment WHERE status <> 'SCHEDULED'"
+            )
+    except DatabaseAway:
+        return False
 
 
 async def _has_accepted(scene: TemporalScene) -> bool:
