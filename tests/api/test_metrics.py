@@ -184,7 +184,7 @@ async def test_a_domain_counts_attempts_by_the_states_that_it_records(dsn: str) 
     async def fail(_item: Item[int]) -> Retry:
         return Retry("refused", after=timedelta(0))
 
-    async def record(_db: Connection, settled: Sequence[SettledAttempt]) -> list[str]:
+    async def record(_db: Connection, _token: int, settled: Sequence[SettledAttempt]) -> list[str]:
         states = ["FAILED" if each.outcome == "dead" else "RETRYABLE" for each in settled]
         if "FAILED" in states:
             stop.set()

@@ -105,9 +105,11 @@ def make_outbox(label: str) -> Any:
 def recording(kind: AnyKind, label: str, reached: str) -> AnyKind:
     """Return the kind with a settle that dies before its commit."""
 
-    async def record(db: Connection, attempts: Sequence[SettledAttempt]) -> Sequence[str] | None:
+    async def record(
+        db: Connection, token: int, attempts: Sequence[SettledAttempt]
+    ) -> Sequence[str] | None:
         assert kind.record is not None
-        states = await kind.record(db, attempts)
+        states = await kind.record(db, token, attempts)
         die_at(label, reached)
         return states
 

@@ -19,12 +19,14 @@ class Archive:
     """Collects what it is given; fails while `is_broken`."""
 
     def __init__(self) -> None:
+        self.tokens: list[int] = []
         self.attempts: list[SettledAttempt] = []
         self.is_broken = False
 
-    async def __call__(self, _: Connection, attempts: Sequence[SettledAttempt]) -> None:
+    async def __call__(self, _: Connection, token: int, attempts: Sequence[SettledAttempt]) -> None:
         if self.is_broken:
             raise OSError("the archive is away")
+        self.tokens.append(token)
         self.attempts += attempts
 
 
@@ -56,12 +58,14 @@ async def test_a_domain_records_what_the_policy_made_of_an_ending(
 async def test_an_item_that_was_returned_unstarted_is_not_recorded(
     db: Connection, lane: Lane
 ) -> None:
+    """The domain learns that the lease was settled nevertheless."""
     archive = Archive()
     await put(db, lane)
 
     await _settle(db, lane, Returned(), archive=archive)
 
     assert archive.attempts == []
+    assert len(archive.tokens) == 1
 
 
 async def test_nothing_is_settled_when_the_record_fails(db: Connection, lane: Lane) -> None:

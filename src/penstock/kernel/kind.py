@@ -16,7 +16,7 @@ HandleMany: TypeAlias = Callable[[list[Item[P]]], Awaitable[Sequence[Outcome | N
 MayClaim: TypeAlias = Callable[[Connection], Awaitable[bool]]
 Preload: TypeAlias = Callable[[Connection, Sequence[Item[Any]]], Awaitable[Sequence[Any]]]
 RecordSettled: TypeAlias = Callable[
-    [Connection, Sequence[SettledAttempt]], Awaitable[Sequence[str] | None]
+    [Connection, int, Sequence[SettledAttempt]], Awaitable[Sequence[str] | None]
 ]
 
 TIMEOUT = timedelta(seconds=30)  # A common upper limit of HTTP clients.
@@ -40,10 +40,12 @@ class Kind(Generic[P]):
     for the jitter. In a lane with a rate it has no effect, as the rate decides the start.
 
     `record` writes what the domain itself keeps about settled attempts, all of one lease, in the
-    transaction that settles them. If it raises, that transaction is rolled back and settled again,
-    so it must not fail for an item's sake. Attempts whose lease expired do not pass through it: the
-    sweeper, which runs in any process, ends them. If it returns states, one for each attempt that
-    it recorded, `attempts_total` counts the attempts by these in place of their outcomes.
+    transaction that settles them. It gets the token of the lease and the attempts, of which there
+    are none if the items were only given back. If it raises, that transaction is rolled back and
+    settled again, so it must not fail for an item's sake. Attempts whose lease expired do not pass
+    through it: the sweeper, which runs in any process, ends them. If it returns states, one for
+    each attempt that it recorded, `attempts_total` counts the attempts by these in place of their
+    outcomes.
 
     `is_blocking` is set for a plain function that runs in threads, which cannot be cancelled.
     """

@@ -117,7 +117,7 @@ async def settle(
         if lane.ordering == "per_key":
             has_vacated = await _promote_followers(db, lane, fresh)
         if record_settled is not None:
-            states = await record_settled(db, _settled_attempts(lease, fresh))
+            states = await record_settled(db, lease.token, _settled_attempts(lease, fresh))
     waits = (each.again_in for each in written if each.again_in is not None)
     return Settled(min(waits, default=None), states, has_vacated)
 

@@ -172,7 +172,7 @@ async def opened_outbox(dsn: str, clock: FakeClock) -> AsyncGenerator[Scene]:
         ]
         return replace(runtime, kinds=kinds, services=())
 
-    async def record(db: Connection, settled: Sequence[SettledAttempt]) -> None:
+    async def record(db: Connection, _token: int, settled: Sequence[SettledAttempt]) -> None:
         for each in settled:
             if each.outcome in STATES:
                 await db.execute(

@@ -54,7 +54,7 @@ async def handle(item: Item[Order]) -> Outcome:
     return ENDINGS[item.payload.ending]
 
 
-async def record(_db: Connection, settled: Sequence[SettledAttempt]) -> list[str]:
+async def record(_db: Connection, _token: int, settled: Sequence[SettledAttempt]) -> list[str]:
     return [STATES[each.outcome] for each in settled]
 
 

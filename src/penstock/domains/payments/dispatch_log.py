@@ -27,10 +27,8 @@ class DispatchLog:
     lane: str
     meter: Meter
 
-    async def record(self, db: Connection, attempts: Sequence[SettledAttempt]) -> None:
+    async def record(self, db: Connection, token: int, attempts: Sequence[SettledAttempt]) -> None:
         """Log settled attempts of one lease, in the transaction that settles them."""
-        if not attempts:
-            return
         logged = [
             (each, each.preloaded.payment_id)
             for each in attempts
@@ -41,7 +39,7 @@ class DispatchLog:
         # Also without a dispatch among them: they may be the last ones of their batch.
         await db.execute(
             LOG_DISPATCHES,
-            attempts[0].token,
+            token,
             self.lane,
             [payment_id for _, payment_id in logged],
             [STATUS_AFTER[each.outcome] for each, _ in logged],

@@ -69,7 +69,7 @@ class ListRail:
                 self.sent.append(instruction.instruction_id)
                 return self.outcomes.pop(0) if self.outcomes else Done()
 
-    async def record(self, db: Connection, settled: Sequence[SettledAttempt]) -> None:
+    async def record(self, db: Connection, _token: int, settled: Sequence[SettledAttempt]) -> None:
         for each in settled:
             if each.outcome in ARCHIVED:
                 instruction, _ = each.preloaded

@@ -67,7 +67,8 @@ async def test_a_payment_without_a_context_is_a_failed_dispatch(scene: Scene) ->
     assert json.loads(complete["detail"]) == {"dispatched": 0, "failed": 1}
 
 
-async def test_a_batch_whose_last_part_waits_is_complete(scene: Scene) -> None:
+@pytest.mark.parametrize("is_snoozed", [True, False], ids=["snoozed", "given back"])
+async def test_a_batch_whose_last_part_waits_is_complete(scene: Scene, *, is_snoozed: bool) -> None:
     """A payment that was given back was no dispatch, and the batch is over nevertheless."""
     await scene.schedule("p-1", "p-2")
     await scene.claim_and_stall()
@@ -75,9 +76,10 @@ async def test_a_batch_whose_last_part_waits_is_complete(scene: Scene) -> None:
     token = await pool.fetchval("SELECT token FROM penstock.lease")
 
     async with pool.acquire() as db, db.transaction():
-        await log.record(db, [an_attempt("p-1", "done", token=token)])
+        await log.record(db, token, [an_attempt("p-1", "done", token=token)])
         await db.execute("DELETE FROM penstock.lease")
-        await log.record(db, [an_attempt("p-2", "snooze", token=token)])
+        last = [an_attempt("p-2", "snooze", token=token)] if is_snoozed else []
+        await log.record(db, token, last)
 
     rows = await scene.log()
     assert [row["action"] for row in rows] == ["DISPATCHED", "BATCH_COMPLETE"]

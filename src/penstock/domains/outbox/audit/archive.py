@@ -49,7 +49,9 @@ class Archive:
     count: Callable[[str, int], None] = count_nothing
     probe: Probe = pass_by
 
-    async def record(self, db: Connection, attempts: Sequence[SettledAttempt]) -> list[str]:
+    async def record(
+        self, db: Connection, _token: int, attempts: Sequence[SettledAttempt]
+    ) -> list[str]:
         """Archive settled attempts of a lease, in the transaction of their settle; return states.
 
         Attempts that were snoozed, or held without doubt before a call, have no row.
