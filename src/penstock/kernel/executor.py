@@ -430,7 +430,10 @@ class Executor:
 
     async def _until_start(self, held: HeldLease, claimed: Claimed) -> bool:
         """Wait for the item's start; return false if a stop or a pause ended the wait before it."""
-        starts_at = held.lease.began_at + claimed.start_in
+        # Not before its due instant, however wrong the estimate of the claim's instant is. Slots
+        # have a tolerance for that.
+        error = held.lease.error if self.lane.rate is None else 0.0
+        starts_at = held.lease.began_at + error + claimed.start_in
         while monotonic() < starts_at and not self._is_withheld.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(starts_at + TIMER_ROUNDING):

@@ -1,8 +1,9 @@
 """The execution of payments, built in: all in one transaction, and each payment once."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 
@@ -23,6 +24,7 @@ from penstock.domains.payments.execute import (
     Execution,
     Refused,
 )
+from penstock.domains.payments.lanes import LANE
 from penstock.domains.payments.notify import send_nothing
 from penstock.domains.payments.runtime import build as build_domain
 from penstock.kernel.api_keys import create_key
@@ -33,6 +35,7 @@ from tests.api.scene import caller
 from tests.domains.outbox.sending.ledger import Ledger
 from tests.domains.payments.executing.scene import LEASE_OVER, NOW, Scene, opened_scene
 from tests.domains.payments.scene import IBAN, OTHER_IBAN, a_body
+from tests.fault.waiting import until
 
 
 @pytest.mark.covers("A15")
@@ -282,6 +285,32 @@ async def test_an_engine_that_cannot_be_reached_leaves_the_payment_for_later(
     await scene.run_payments()
 
     assert await scene.status("p-1") == "PROCESSING", "a change takes effect with the next claim"
+
+
+@pytest.mark.covers("A90")
+async def test_a_payment_that_is_claimed_early_is_not_executed_before_its_time(
+    scene: Scene,
+) -> None:
+    """By the database's clock, which the worker can only estimate."""
+    await scene.set_lane(
+        pre_start_buffer=timedelta(seconds=30),
+        dispatch_interval=timedelta(0),
+        jitter_window=timedelta(0),
+    )
+    due_at = datetime.now(UTC) + timedelta(seconds=2)
+    await scene.schedule("p-1", execute_at=due_at.isoformat())
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(scene.app.run_worker(stop, lanes=[LANE]))
+
+        await until(lambda: _is_executed(scene), within=60)
+
+        stop.set()
+    assert await scene.app.pool.fetchval("SELECT accepted_at >= scheduled_at FROM penstock.payment")
+
+
+async def _is_executed(scene: Scene) -> bool:
+    return await scene.status("p-1") == "PROCESSING"
 
 
 async def test_each_step_can_be_replaced(dsn: str, clock: FakeClock, ledger: Ledger) -> None:
