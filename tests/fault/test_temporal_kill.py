@@ -190,6 +190,7 @@ async def test_temporal_and_its_workers_die_and_each_payment_is_paid_once(
         await assert_paid_once(scene, sorted(payment_ids), ledger)
 
 
+@pytest.mark.covers("A45")
 async def test_postgres_is_killed_and_each_payment_is_paid_once(
     tmp_path: Path, *, clock: FakeClock, ledger: Ledger, temporal: TemporalServer
 ) -> None:

@@ -1,6 +1,6 @@
 """The OpenAPI document and the documentation page, each rendered when it is first asked for.
 
-Rendering takes a tenth of a second, which a start need not wait for.
+Rendering takes 25 ms, which a start need not wait for.
 """
 
 import asyncio

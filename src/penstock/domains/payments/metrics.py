@@ -8,7 +8,7 @@ KEPT_RESULT_COUNT = statement(__package__, "kept_result_count.sql")
 
 STUCK = Gauge(
     "payments_stuck",
-    "Payments that were dispatched more than 10 minutes ago and are still `SCHEDULED` or "
+    "Payments that were dispatched and due more than 10 minutes ago and are still `SCHEDULED` or "
     "`ACCEPTED`, or are 10 minutes overdue and were never enqueued. A service looks for them among "
     "those of the last two days, a million in 17 minutes; up to 10,000.",
     sql=STUCK_PAYMENTS,

@@ -25,8 +25,9 @@ HAS_TABLE = statement(__package__, "has_table.sql")
 
 NOBODY = Notify()
 
-# Errors that say nothing about the notification. What moves the payment is repeated after them: the
-# attempt of a worker, the activity of a workflow, or a result, which is kept until it is applied.
+# Errors that say nothing about a payment or its notification. What moves the payment is repeated
+# after them: the attempt of a worker, the activity of a workflow, or a result, which is kept until
+# it is applied.
 TRY_AGAIN = (
     *CONNECTION_LOST,
     DatabaseAway,
