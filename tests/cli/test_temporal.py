@@ -125,6 +125,70 @@ async def test_a_cancelled_payment_is_not_started(cli: Cli, dsn: str) -> None:
     assert "payment_id: the payment is CANCELLED, and is not started" in ended.err
 
 
+DEAD = """
+INSERT INTO penstock.dead (id, lane_id, died_at, attempt, forgiven, reason)
+SELECT id, lane_id, now(), attempt, forgiven, 'refused' FROM penstock.ready;
+DELETE FROM penstock.ready
+"""
+NEVER_ENQUEUED = """
+SET session_replication_role = replica;
+DELETE FROM penstock.payment_exec_context;
+DELETE FROM penstock.ready;
+DELETE FROM penstock.item
+"""
+
+
+async def test_a_payment_that_waits_is_left_to_its_lane(cli: Cli, dsn: str) -> None:
+    async with Penstock(dsn):
+        pass
+    assert cli(*SCHEDULE, "--amount", "12.50").code == 0
+
+    ended = cli("temporal", "start", "p-1")
+
+    assert ended.code == Exit.BAD_INPUT
+    assert "the payment waits in its lane, which starts it" in ended.err
+
+
+async def test_a_held_payment_is_started_by_its_release(cli: Cli, dsn: str) -> None:
+    async with Penstock(dsn):
+        pass
+    assert cli(*SCHEDULE, "--amount", "12.50").code == 0
+    item_id = str(json.loads(cli("payment", "show", "p-1", "--json").out)["item"]["id"])
+    assert cli("item", "hold", item_id, "--reason", "a question").code == 0
+
+    ended = cli("temporal", "start", "p-1")
+
+    assert ended.code == Exit.BAD_INPUT
+    assert "its item is held: `penstock item release` lets the lane start it" in ended.err
+    assert cli("item", "release", item_id, "--reason", "answered").code == 0
+
+
+async def test_a_dead_payment_is_started_by_its_replay(cli: Cli, dsn: str) -> None:
+    async with Penstock(dsn):
+        pass
+    assert cli(*SCHEDULE, "--amount", "12.50").code == 0
+    await run_sql(dsn, DEAD)
+
+    ended = cli("temporal", "start", "p-1")
+
+    assert ended.code == Exit.BAD_INPUT
+    assert "its item is dead: correct the cause, then `penstock dead replay`" in ended.err
+
+
+async def test_a_payment_that_was_never_enqueued_is_scheduled_again(cli: Cli, dsn: str) -> None:
+    """Such as one whose workflow has died between its status and its item."""
+    async with Penstock(dsn):
+        pass
+    assert cli(*SCHEDULE, "--amount", "12.50").code == 0
+    await run_sql(dsn, NEVER_ENQUEUED)
+
+    ended = cli("temporal", "start", "p-1")
+
+    assert ended.code == Exit.BAD_INPUT
+    assert "the payment was not enqueued: schedule it again" in ended.err
+    assert cli(*SCHEDULE, "--amount", "12.50").code == 0
+
+
 async def test_a_server_that_is_down_is_named(
     cli: Cli, *, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,10 +62,9 @@ def make_payments(label: str) -> Any:
             pool=resources.pool,
             execute=execute,
             notify=payments.make_notifier(resources.settings, log=resources.log),
-            log=resources.log,
         )
 
-        async def handle_many(items: list[Item[Any]]) -> list[Outcome]:
+        async def handle_many(items: list[Item[Any]]) -> list[Outcome | Exception]:
             outcomes = await engine.handle_many(items)
             die_at(label, "after_commit")
             return outcomes

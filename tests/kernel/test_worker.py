@@ -733,6 +733,26 @@ async def test_a_batch_handler_that_miscounts_leaves_all_unknown(
     assert await reason_of(db, items[0]) == "the handler returned 1 outcomes for 3 items"
 
 
+async def test_an_exception_that_a_batch_handler_returns_fails_its_item_alone(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    fails, succeeds = [await send(db, lane, n) for n in range(2)]
+
+    async def handle(batch: list[AnyItem]) -> list[Exception | None]:
+        return [ValueError("secret") if item.id == fails else None for item in batch]
+
+    kind = kind_of(lane, handle, takes_batch=True, when_unknown=Hold)
+    with capture_logs() as lines:
+        async with running(worker_of(dsn, pool, kind)):
+            await until_state(db, fails, "held")
+            await until_state(db, succeeds, "done")
+
+    assert (await reason_of(db, fails) or "").startswith("ValueError in ")
+    (line,) = [each for each in lines if each["event"] == "handler.failed"]
+    assert (line["item_id"], line["log_level"]) == (fails, "warning")
+    assert "secret" not in str(line)
+
+
 class Order(msgspec.Struct):
     number: int
 

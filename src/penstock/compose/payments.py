@@ -112,7 +112,6 @@ def build(
         pool=resources.pool,
         execute=execution.execute,
         notify=notifier,
-        log=resources.log,
         post_process=execution.post_process,
     )
     runtime = build_domain(
@@ -203,7 +202,7 @@ def _instruction(execution: Execution) -> NewInstruction:
 
 def make_listener(chosen: Settings, *, log: Logger) -> Announce:
     """Return what moves payments as the outbox announces their instructions."""
-    results = PaymentResults(notify=make_notifier(chosen, log=log))
+    results = PaymentResults(notify=make_notifier(chosen, log=log), log=log)
 
     async def on_outbox_events(db: Connection, events: Sequence[OutboxEvent]) -> None:
         await apply_or_keep(db, [_result(each) for each in events], by=results, log=log)

@@ -123,7 +123,12 @@ async def _handle_many(
     if len(given) != len(items):
         reason = f"the handler returned {len(given)} outcomes for {len(items)} items"
         return [kind.when_unknown(reason)] * len(items)
-    return [_checked(outcome, kind) for outcome in given]
+    return [
+        kind.when_unknown(failures.add(each, item.id))
+        if isinstance(each, Exception)
+        else _checked(each, kind)
+        for item, each in zip(items, given, strict=True)
+    ]
 
 
 def _checked(outcome: object, kind: AnyKind) -> Outcome:

@@ -157,7 +157,6 @@ class SettledAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     item_id: ItemId
-    token: int
     attempt: int  # Counts from 1 over all claims, snoozed ones included.
     claimed_at: datetime
     duration_ms: int

@@ -12,7 +12,7 @@ from penstock.postgres.pool import Connection
 P = TypeVar("P")
 
 HandleOne: TypeAlias = Callable[[Item[P]], Awaitable[Outcome | None]]
-HandleMany: TypeAlias = Callable[[list[Item[P]]], Awaitable[Sequence[Outcome | None]]]
+HandleMany: TypeAlias = Callable[[list[Item[P]]], Awaitable[Sequence[Outcome | Exception | None]]]
 MayClaim: TypeAlias = Callable[[Connection], Awaitable[bool]]
 Preload: TypeAlias = Callable[[Connection, Sequence[Item[Any]]], Awaitable[Sequence[Any]]]
 RecordSettled: TypeAlias = Callable[
@@ -27,7 +27,8 @@ class Kind(Generic[P]):
     """One handler of one lane. Exactly one of `handle` and `handle_many` is given.
 
     A handler that returns None returns Done. If it raises or exceeds `timeout`, `when_unknown`
-    gives the outcome: the default repeats, which is wrong for payments.
+    gives the outcome: the default repeats, which is wrong for payments. One that takes many items
+    may return an exception in the place of an item's outcome: then that item alone has failed.
 
     `preload` gets all items of a claim and returns one value for each, which the handlers receive
     as payload: one query for hundreds of items. If it raises, the items are returned unstarted.

@@ -222,7 +222,6 @@ def _settled_attempts(
     return [
         SettledAttempt(
             item_id=each.claimed.id,
-            token=lease.token,
             attempt=each.claimed.attempt + 1,
             claimed_at=lease.claimed_at,
             duration_ms=each.duration_ms,

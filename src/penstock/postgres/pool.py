@@ -38,8 +38,8 @@ COMMAND_TIMEOUT = timedelta(seconds=60)  # The slowest statement, a bulk insert,
 STATEMENTS_MAX = 1024  # More than there are: each is prepared once per connection.
 
 # What a connection raises when the server is stopped, stopping, starting or short of something.
-# asyncpg says "connection is closed" with its general InterfaceError, whose children for wrong
-# arguments (DataError) must therefore be caught earlier; `database_away` does so.
+# asyncpg says "connection is closed" with its general InterfaceError. A value that does not fit its
+# parameter is none: it is asyncpg.DataError, which is a PostgresError.
 CONNECTION_LOST: tuple[type[BaseException], ...] = (
     OSError,
     asyncpg.PostgresConnectionError,
@@ -269,7 +269,7 @@ class _Translated:
         failure: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if failure is None or isinstance(failure, asyncpg.DataError):
+        if failure is None:
             return
         if isinstance(failure, _REFUSED):
             raise BadSetting("PENSTOCK_DATABASE_URL", _one_line(failure)) from failure

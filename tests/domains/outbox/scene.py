@@ -172,12 +172,12 @@ async def opened_outbox(dsn: str, clock: FakeClock) -> AsyncGenerator[Scene]:
         ]
         return replace(runtime, kinds=kinds, services=())
 
-    async def record(db: Connection, _token: int, settled: Sequence[SettledAttempt]) -> None:
+    async def record(db: Connection, token: int, settled: Sequence[SettledAttempt]) -> None:
         for each in settled:
             if each.outcome in STATES:
                 await db.execute(
                     RECORD, each.item_id, each.attempt, STATES[each.outcome], clock.now(),
-                    each.reason, each.token,
+                    each.reason, token,
                 )  # fmt: skip
 
     async with (

@@ -63,7 +63,7 @@ async def test_an_unknown_database_is_a_bad_setting(server: Server) -> None:
 
 
 async def test_a_wrong_argument_is_not_taken_for_a_lost_connection(db: Pool) -> None:
-    """Asyncpg raises InterfaceError for both; confusing them would retry a bug for ever."""
+    """Confusing them would retry a bug for ever."""
     with pytest.raises(asyncpg.DataError), database_away():
         await db.fetchval("SELECT $1::integer", "not a number")
 

@@ -12,7 +12,9 @@ from penstock.postgres.pool import Connection
 from penstock.postgres.statement import statement
 
 AnyPayment: TypeAlias = LoadedPayment | PaymentRef
-HandlePayments: TypeAlias = Callable[[list[Item[LoadedPayment]]], Awaitable[Sequence[Outcome]]]
+HandlePayments: TypeAlias = Callable[
+    [list[Item[LoadedPayment]]], Awaitable[Sequence[Outcome | Exception]]
+]
 
 NO_ENGINE_WAIT = timedelta(seconds=30)  # How soon to look whether another process has the engine.
 NO_ENGINES: Mapping[Engine, HandlePayments] = MappingProxyType({})
@@ -27,9 +29,9 @@ class Engines:
 
     by_name: Mapping[Engine, HandlePayments]
 
-    async def handle_many(self, items: list[Item[AnyPayment]]) -> list[Outcome]:
+    async def handle_many(self, items: list[Item[AnyPayment]]) -> list[Outcome | Exception]:
         """Execute payments of one lane with its engine; snooze them if this process has none."""
-        outcomes: dict[int, Outcome] = {}
+        outcomes: dict[int, Outcome | Exception] = {}
         for name, batch in _by_engine(items).items():
             handle = self.by_name.get(name)
             if handle is None:

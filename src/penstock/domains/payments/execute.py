@@ -14,8 +14,6 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from penstock.base.errors import PenstockError
-from penstock.base.log import Logger, describe, traceback_of
 from penstock.base.uuid_v7 import uuids_v7
 from penstock.domains.payments.loader import (
     LoadedPayment,
@@ -24,7 +22,7 @@ from penstock.domains.payments.loader import (
 )
 from penstock.domains.payments.notify import NOBODY, TRY_AGAIN, Notification, NotifyStep
 from penstock.domains.payments.payment import Notify
-from penstock.kernel.item import DONE, Dead, Item, Outcome, Retry, Snooze
+from penstock.kernel.item import DONE, Dead, Item, Outcome, Snooze
 from penstock.kernel.settle import to_text
 from penstock.postgres.pool import Connection, Pool, Row
 from penstock.postgres.statement import statement
@@ -86,18 +84,19 @@ class BuiltInEngine:
     pool: Pool
     execute: Execute
     notify: NotifyStep
-    log: Logger
     post_process: PostProcess = post_process_nothing
     transaction_max: int = TRANSACTION_MAX
 
-    async def handle_many(self, items: list[Item[LoadedPayment]]) -> list[Outcome]:
+    async def handle_many(self, items: list[Item[LoadedPayment]]) -> list[Outcome | Exception]:
         """Execute payments together, up to `transaction_max` in one transaction."""
-        outcomes: list[Outcome] = []
+        outcomes: list[Outcome | Exception] = []
         for first in range(0, len(items), self.transaction_max):
             outcomes += await self._run_part(items[first : first + self.transaction_max])
         return outcomes
 
-    async def _run_part(self, items: Sequence[Item[LoadedPayment]]) -> list[Outcome]:
+    async def _run_part(
+        self, items: Sequence[Item[LoadedPayment]]
+    ) -> Sequence[Outcome | Exception]:
         """Execute payments together; if one of them fails, each for itself."""
         try:
             return await self._run(items)
@@ -106,19 +105,13 @@ class BuiltInEngine:
         except Exception:  # noqa: BLE001  A replaced step or a trigger may raise anything.
             return [await self._run_alone(item) for item in items]
 
-    async def _run_alone(self, item: Item[LoadedPayment]) -> Outcome:
+    async def _run_alone(self, item: Item[LoadedPayment]) -> Outcome | Exception:
         try:
             (outcome,) = await self._run([item])
         except TRY_AGAIN:
             raise
         except Exception as failure:  # noqa: BLE001  It costs this payment an attempt, and no other.
-            self.log.warning(
-                "step.failed",
-                item_id=item.id,
-                exception=traceback_of(failure),
-                **describe(failure),
-            )
-            return Retry(_reason(failure))
+            return failure
         return outcome
 
     async def _run(self, items: Sequence[Item[LoadedPayment]]) -> list[Outcome]:
@@ -182,14 +175,6 @@ class BuiltInEngine:
     async def _reject(self, db: Connection, refused: Mapping[str, str]) -> None:
         if refused:
             await db.execute(REJECT_PAYMENTS, list(refused), list(refused.values()))
-
-
-def _reason(failure: Exception) -> str:
-    """Return why an execution failed; other messages may contain row values."""
-    if isinstance(failure, PenstockError):
-        return to_text(failure)
-    shown = describe(failure)
-    return f"{shown['error']} in {shown['where']}"
 
 
 def _ended_before(item: Item[LoadedPayment], row: Row) -> Outcome | None:

@@ -4,7 +4,7 @@ Applied in the outbox's own transaction, so a payment has the status that its in
 rail's report overrides an earlier rejection: a payment that is paid after all becomes settled.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from penstock.base.log import Logger
 from penstock.domains.payments.notify import NOBODY, Notification, NotifyStep
 from penstock.domains.payments.payment import Notify
 from penstock.postgres.pool import Connection, Row
@@ -44,6 +45,7 @@ class PaymentResults:
     """
 
     notify: NotifyStep
+    log: Logger
     _has_payments: bool = False
 
     async def has_payments(self, db: Connection) -> bool:
@@ -71,6 +73,7 @@ class PaymentResults:
                 each for each in results if each.status == status and each.payment_id in payments
             ]
             moved = await self._move(db, status, of_status)
+            self._log_refused(payments, of_status, moved)
             notifications += [_notification(payments[each.payment_id], each) for each in moved]
         await self.notify(db, [each for each in notifications if each[0] != NOBODY])
 
@@ -91,6 +94,24 @@ class PaymentResults:
                 db, [each for each in results if each.payment_id not in moved]
             )
         return [each for each in results if each.payment_id in moved]
+
+    def _log_refused(
+        self,
+        payments: Mapping[str, Row],
+        results: Sequence[PaymentResult],
+        moved: Sequence[PaymentResult],
+    ) -> None:
+        """Warn of results that the state machine refuses; a repeated one is none of them."""
+        has_moved = {each.payment_id for each in moved}
+        for each in results:
+            status = payments[each.payment_id]["status"]
+            if each.payment_id not in has_moved and each.status not in {status, "PROCESSING"}:
+                self.log.warning(
+                    "payment.not_moved",
+                    payment_id=each.payment_id,
+                    status=status,
+                    outcome=each.status,
+                )
 
     async def _note_references(self, db: Connection, results: Sequence[PaymentResult]) -> None:
         given = {each.payment_id: each.rail_reference for each in results if each.rail_reference}

@@ -66,9 +66,8 @@ def build(
         rows = await resources.pool.fetch(LIST_ITEM_TYPE_LANES, OWNER, LANE)
         return [kind_of(row[0]) for row in rows]
 
-    kept = KeptResults(
-        pool=resources.pool, results=PaymentResults(notify=notify), log=resources.log
-    )
+    results = PaymentResults(notify=notify, log=resources.log)
+    kept = KeptResults(pool=resources.pool, results=results, log=resources.log)
     return Runtime(
         kinds=[kind_of(LANE)],
         find_kinds=find_kinds,

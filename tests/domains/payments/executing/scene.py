@@ -43,7 +43,8 @@ Json = dict[str, Any]
 
 LEASE_OVER = timedelta(minutes=3)  # The lease of the lane is 2 minutes.
 
-Stalled: TypeAlias = Callable[[], Awaitable[Sequence[Outcome | None]]]  # Goes on with its handlers.
+# Goes on with its handlers.
+Stalled: TypeAlias = Callable[[], Awaitable[Sequence[Outcome | Exception | None]]]
 
 NOW: Json = {"execute_at": None, "rail_type": "loopback", "notify": {}}
 
@@ -126,9 +127,13 @@ class Scene:
 
     async def apply_kept(self) -> int:
         """Apply results that were kept; return how many were due."""
+        kept = KeptResults(pool=self.app.pool, results=self.results(), log=get_logger())
+        return await kept.apply_once()
+
+    def results(self) -> PaymentResults:
+        """Return what applies results, as this process composes it."""
         log = get_logger()
-        results = PaymentResults(notify=payments.make_notifier(settings(), log=log))
-        return await KeptResults(pool=self.app.pool, results=results, log=log).apply_once()
+        return PaymentResults(notify=payments.make_notifier(settings(), log=log), log=log)
 
     async def payment(self, payment_id: str) -> Json:
         """Return the row of a payment."""

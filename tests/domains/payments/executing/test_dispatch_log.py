@@ -76,9 +76,9 @@ async def test_a_batch_whose_last_part_waits_is_complete(scene: Scene, *, is_sno
     token = await pool.fetchval("SELECT token FROM penstock.lease")
 
     async with pool.acquire() as db, db.transaction():
-        await log.record(db, token, [an_attempt("p-1", "done", token=token)])
+        await log.record(db, token, [an_attempt("p-1", "done")])
         await db.execute("DELETE FROM penstock.lease")
-        last = [an_attempt("p-2", "snooze", token=token)] if is_snoozed else []
+        last = [an_attempt("p-2", "snooze")] if is_snoozed else []
         await log.record(db, token, last)
 
     rows = await scene.log()
@@ -86,10 +86,9 @@ async def test_a_batch_whose_last_part_waits_is_complete(scene: Scene, *, is_sno
     assert json.loads(rows[1]["detail"]) == {"dispatched": 1, "failed": 0}
 
 
-def an_attempt(payment_id: str, outcome: str, *, token: int) -> SettledAttempt:
+def an_attempt(payment_id: str, outcome: str) -> SettledAttempt:
     return SettledAttempt(
         item_id=ItemId(1),
-        token=token,
         attempt=1,
         claimed_at=datetime.now(UTC),
         duration_ms=1,

@@ -1,7 +1,7 @@
 """The execution of payments, built in: all in one transaction, and each payment once."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -9,10 +9,10 @@ from functools import partial
 
 import pytest
 from httpx import ASGITransport
+from structlog.testing import capture_logs
 
 from penstock.api import create_app
 from penstock.base.clock import FakeClock
-from penstock.base.errors import InvalidInput
 from penstock.compose import payments
 from penstock.contract import Resources, Runtime
 from penstock.domains.outbox.control.limits import AmountLimits, put_limits
@@ -36,6 +36,8 @@ from tests.domains.outbox.sending.ledger import Ledger
 from tests.domains.payments.executing.scene import LEASE_OVER, NOW, Scene, opened_scene
 from tests.domains.payments.scene import IBAN, OTHER_IBAN, a_body
 from tests.fault.waiting import until
+
+SECRET = "what only the row may have"
 
 
 @pytest.mark.covers("A15")
@@ -335,7 +337,6 @@ async def test_each_step_can_be_replaced(dsn: str, clock: FakeClock, ledger: Led
             execute=execute,
             post_process=post_process,
             notify=notify,
-            log=resources.log,
         )
         return build_domain(resources, engines={"builtin": engine.handle_many})
 
@@ -362,7 +363,6 @@ async def test_a_batch_that_the_outbox_does_not_take_at_once_is_executed_in_part
             pool=resources.pool,
             execute=execute,
             notify=send_nothing,
-            log=resources.log,
             transaction_max=2,
         )
         return build_domain(resources, engines={"builtin": engine.handle_many})
@@ -392,34 +392,45 @@ async def test_a_payment_that_the_database_refuses_does_not_hold_back_its_batch(
     assert row["detail"].startswith("CheckViolationError in ")
 
 
+async def raise_an_error(_db: Connection) -> None:
+    raise ValueError(SECRET)
+
+
+async def write_a_wrong_value(db: Connection) -> None:
+    await db.execute("SELECT $1::integer", SECRET)
+
+
 @pytest.mark.parametrize(
-    ("failure", "reason"),
-    [
-        (ValueError("secret"), "ValueError in test_execute.py"),
-        (InvalidInput("vat", "is missing"), "vat: is missing"),
-    ],
-    ids=["any", "of Penstock"],
+    ("fail", "error"), [(raise_an_error, "ValueError"), (write_a_wrong_value, "DataError")]
 )
 async def test_a_payment_whose_step_fails_does_not_hold_back_its_batch(
-    dsn: str, *, clock: FakeClock, ledger: Ledger, failure: Exception, reason: str
+    dsn: str,
+    *,
+    clock: FakeClock,
+    ledger: Ledger,
+    fail: Callable[[Connection], Awaitable[None]],
+    error: str,
 ) -> None:
     """Otherwise one of them would use up the attempts of all."""
 
-    async def post_process(_db: Connection, executions: Sequence[Execution]) -> None:
+    async def post_process(db: Connection, executions: Sequence[Execution]) -> None:
         if any(each.payment.payment_id == "p-2" for each in executions):
-            raise failure
+            await fail(db)
 
     build = partial(payments.build, post_process=post_process)
-    async with opened_scene(dsn, clock, ledger, replace(payments.DOMAIN, build=build)) as scene:
-        await scene.schedule("p-1", "p-2", "p-3")
+    with capture_logs() as lines:
+        async with opened_scene(dsn, clock, ledger, replace(payments.DOMAIN, build=build)) as scene:
+            await scene.schedule("p-1", "p-2", "p-3")
 
-        await scene.run_payments()
+            await scene.run_payments()
 
-        await assert_only_the_second_waits(scene)
-        (row,) = await scene.log("p-2")
-        assert (row["action"], row["status_after"]) == ("DISPATCH_FAILED", "READY")
-        assert reason in row["detail"]
-        assert "secret" not in row["detail"]
+            await assert_only_the_second_waits(scene)
+            (row,) = await scene.log("p-2")
+    assert (row["action"], row["status_after"]) == ("DISPATCH_FAILED", "READY")
+    assert row["detail"].startswith(f"{error} in ")
+    (line,) = [each for each in lines if each["event"] == "handler.failed"]
+    assert (line["lane"], line["error"], line["log_level"]) == (LANE, error, "warning")
+    assert SECRET not in row["detail"] + str(line)
 
 
 async def test_a_payment_that_a_trigger_refuses_does_not_hold_back_its_batch(scene: Scene) -> None:

@@ -7,11 +7,14 @@ from typing import Any, LiteralString
 
 import pytest
 from httpx import Response
+from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from penstock import Penstock
 from penstock.base.settings import read_once
 from penstock.domains.outbox.rails.registry import RailRow, put_rail
 from penstock.domains.outbox.reconcile.results import sign
+from penstock.domains.payments.results import PaymentResult
 from penstock.kernel.item import Retry
 from penstock.testing import run_due
 from tests.domains.outbox.sending.ledger import Ledger
@@ -361,6 +364,26 @@ async def test_an_instruction_of_somebody_else_moves_no_payment(scene: Scene) ->
     await scene.run()
 
     assert await scene.status("p-1") == "SCHEDULED"
+
+
+async def test_a_result_that_the_state_machine_refuses_changes_nothing_and_is_logged(
+    scene: Scene,
+) -> None:
+    """Such as one of a domain that pays in place of the outbox, and has made a mistake."""
+    await scene.schedule("p-1", notify=TELL)
+    await scene.run()
+    outbox_id = (await scene.payment("p-1"))["outbox_id"]
+    settled = PaymentResult(payment_id="p-1", outbox_id=outbox_id, status="SETTLED")
+    rejected = replace(settled, status="REJECTED")
+
+    with capture_logs() as lines:
+        async with scene.app.pool.acquire() as db, db.transaction():
+            await scene.results().apply(db, [settled, rejected])
+
+    assert await scene.status("p-1") == "SETTLED"
+    assert [kind for kind, _ in await scene.events()] == ["payment.processing", "payment.settled"]
+    (line,) = [each for each in lines if each["event"] == "payment.not_moved"]
+    assert (line["payment_id"], line["status"], line["outcome"]) == ("p-1", "SETTLED", "REJECTED")
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio.api.enums.v1 import EventType
@@ -180,6 +180,12 @@ class TemporalScene:
         started = (await self.history(f"exec-payment-{payment_id}"))[0]
         attributes = started.workflow_execution_started_event_attributes
         return attributes.first_workflow_task_backoff.ToTimedelta()
+
+    async def start_time(self, payment_id: str) -> datetime:
+        """Return when Temporal runs a payment's workflow for the first time."""
+        started = (await self.history(f"exec-payment-{payment_id}"))[0]
+        started_at = started.event_time.ToDatetime(tzinfo=UTC)
+        return started_at + await self.start_delay(payment_id)
 
 
 def activities_of(history: Sequence[HistoryEvent]) -> list[str]:

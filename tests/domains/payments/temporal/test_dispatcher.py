@@ -25,6 +25,7 @@ from tests.domains.outbox.sending.ledger import Ledger
 from tests.domains.payments.executing.scene import LEASE_OVER
 from tests.domains.payments.temporal.scene import TemporalScene, activities_of
 
+MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 TEMPORAL_BYTES_MAX = 2_000_000  # Of one value.
 TOO_LARGE = "x" * 3_000_000
@@ -298,14 +299,14 @@ async def test_a_payment_that_is_claimed_early_starts_at_its_time(scene: Tempora
     (payment_id,) = scene.ids(1)
     await scene.payments.schedule(payment_id)
     await scene.payments.set_lane(pre_start_buffer=HOUR)
-    await scene.payments.app.pool.execute(
-        "UPDATE penstock.ready SET due_at = now() + interval '30 minutes'"
+    due_at = await scene.payments.app.pool.fetchval(
+        "UPDATE penstock.ready SET due_at = now() + interval '30 minutes' RETURNING due_at"
     )
 
     async with scene.workers("dispatch"):
         await scene.dispatch()
 
-    assert HOUR / 3 < await scene.start_delay(payment_id) <= HOUR / 2
+    assert due_at <= await scene.start_time(payment_id) < due_at + MINUTE
 
 
 def activities(scene: TemporalScene) -> DispatcherActivities:

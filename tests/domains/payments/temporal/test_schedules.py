@@ -10,9 +10,14 @@ from structlog.testing import capture_logs
 from temporalio.client import WorkflowExecutionStatus
 
 from penstock.base.aio import spawn
+from penstock.base.errors import Unavailable
 from penstock.compose.temporal_workers import make_sync
 from penstock.domains.payments.lanes import POLICY
-from penstock.domains.payments.temporal.schedules import LOOKS_PER_COMPARISON, ScheduleSync
+from penstock.domains.payments.temporal.schedules import (
+    LOOKS_PER_COMPARISON,
+    ItemTypeRow,
+    ScheduleSync,
+)
 from penstock.integrations.temporal.schedule import describe_schedule, remove_schedule
 from penstock.kernel.heartbeat import list_workers
 from penstock.kernel.why import why_lane
@@ -76,6 +81,32 @@ async def test_a_schedule_that_was_deleted_on_temporal_is_created_again(
     ]
     assert await describe_schedule(scene.client, "dispatch-payment") is not None
     await remove_schedule(scene.client, "dispatch-payment")
+
+
+async def test_a_schedule_that_temporal_refuses_does_not_hold_back_others(
+    scene: TemporalScene, schedules: ScheduleSync
+) -> None:
+    await scene.use("temporal_schedule")
+    await scene.payments.set_lane(dispatch_interval=HOUR)
+    await scene.add_item_type("FEE", workflow="PaymentExecWorkflow", queue=scene.exec_queue)
+    sync = schedules.sync
+
+    async def refuse_fees(row: ItemTypeRow) -> str:
+        if row.item_type == "FEE":
+            raise Unavailable("the schedule was refused")
+        return await sync(row)
+
+    schedules.sync = refuse_fees
+    with pytest.raises(Unavailable):
+        await schedules.look()
+    first = await describe_schedule(scene.client, "dispatch-payment")
+    schedules.sync = sync
+    done = await schedules.look()
+
+    assert first is not None
+    assert done == {"FEE": "created"}
+    for each in ("dispatch-payment", "dispatch-fee"):
+        await remove_schedule(scene.client, each)
 
 
 async def test_a_lane_that_a_schedule_dispatches_has_a_worker(

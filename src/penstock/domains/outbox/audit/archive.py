@@ -50,7 +50,7 @@ class Archive:
     probe: Probe = pass_by
 
     async def record(
-        self, db: Connection, _token: int, attempts: Sequence[SettledAttempt]
+        self, db: Connection, token: int, attempts: Sequence[SettledAttempt]
     ) -> list[str]:
         """Archive settled attempts of a lease, in the transaction of their settle; return states.
 
@@ -73,7 +73,7 @@ class Archive:
             [to_column(ending.error_code) for _, ending in ended],
             [to_column(ending.error_message) for _, ending in ended],
             attempts[0].claimed_at,
-            attempts[0].token,
+            token,
         )
         awaited = [each for each, ending in ended if ending.awaits_settlement]
         if awaited:
