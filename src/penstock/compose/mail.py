@@ -17,7 +17,7 @@ from penstock.domains.mail.domain import MAIL
 from penstock.domains.mail.relay import SmtpRelay
 from penstock.domains.mail.reply import RelayReply
 from penstock.domains.mail.settings import MailSettings
-from penstock.domains.mail.transmit import MailTransmission, NotSent, Replied, Transmit
+from penstock.domains.mail.transmit import MailTransmission, Replied, TransmissionFailed, Transmit
 
 Closes: TypeAlias = list[Callable[[], Awaitable[None]]]
 
@@ -85,7 +85,9 @@ def _make_transmit(closes: Closes) -> Transmit:
             phase=reply.phase, code=reply.code, enhanced=reply.enhanced, text=reply.text
         )
 
-    async def transmit(relay: SmtpRelay, transmission: MailTransmission) -> Replied | NotSent:
+    async def transmit(
+        relay: SmtpRelay, transmission: MailTransmission
+    ) -> Replied | TransmissionFailed:
         try:
             sent = await client.send(
                 address_of(relay),
@@ -96,7 +98,7 @@ def _make_transmit(closes: Closes) -> Transmit:
                 timeout=transmission.timeout,
             )
         except SendFailed as failed:
-            return NotSent(
+            return TransmissionFailed(
                 phase=failed.phase,
                 kind=failed.kind,
                 reason=failed.reason,

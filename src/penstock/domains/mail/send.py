@@ -27,7 +27,7 @@ from penstock.domains.mail.relay import SmtpRelay, choose
 from penstock.domains.mail.relay_state import RelayStates
 from penstock.domains.mail.reply import RelayReply
 from penstock.domains.mail.results import MailEnding, ResultRow, ResultWriter, clean
-from penstock.domains.mail.transmit import MailTransmission, NotSent, Replied, Transmit
+from penstock.domains.mail.transmit import MailTransmission, Replied, TransmissionFailed, Transmit
 from penstock.kernel.item import Dead, Done, Hold, Item, Outcome, Retry, Snooze
 from penstock.limits.admit import LEAVE_GRACE
 from penstock.limits.gate import Refusal, RefusalReason, Verdict
@@ -225,7 +225,7 @@ class Send:
                 case Replied(replies):
                     for number, reply in zip(left, replies, strict=True):
                         self._note(attempt, number, reply, relay=relay, recipients=len(left))
-                case NotSent():
+                case TransmissionFailed():
                     left = await self._downgrade(attempt, left, answer, relay=relay)
                     if not left:
                         return
@@ -240,7 +240,12 @@ class Send:
                 return
 
     async def _downgrade(
-        self, attempt: SendAttempt, numbers: Sequence[int], failed: NotSent, *, relay: SmtpRelay
+        self,
+        attempt: SendAttempt,
+        numbers: Sequence[int],
+        failed: TransmissionFailed,
+        *,
+        relay: SmtpRelay,
     ) -> list[int]:
         """Note a failed transaction; return who gets the mail in a message without SMTPUTF8."""
         plain: list[int] = []
@@ -258,7 +263,7 @@ class Send:
 
     async def _transmit(
         self, attempt: SendAttempt, relay: SmtpRelay, numbers: Sequence[int], *, until: float
-    ) -> Replied | NotSent:
+    ) -> Replied | TransmissionFailed:
         message = attempt.message
         assert message is not None, "it is built before a relay is tried"
         addresses = [attempt.mail.recipients[number].address.address for number in numbers]
@@ -311,7 +316,12 @@ class Send:
             attempt.open[number] = (found, _shown(reply.code, reply.enhanced, reply.text))
 
     def _note_failure(
-        self, attempt: SendAttempt, numbers: Sequence[int], failed: NotSent, *, relay: SmtpRelay
+        self,
+        attempt: SendAttempt,
+        numbers: Sequence[int],
+        failed: TransmissionFailed,
+        *,
+        relay: SmtpRelay,
     ) -> None:
         """Note a transaction without replies: what recipients were refused for still counts."""
         rest: list[int] = []

@@ -29,7 +29,7 @@ class Replied(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotSent:
+class TransmissionFailed:
     """The transaction failed as a whole. `kind` is the client's word, `reason` may be logged.
 
     `is_unknown`: the end of the message may have been received, and no reply came. `replies` are
@@ -44,4 +44,4 @@ class NotSent:
     replies: tuple[RelayReply | None, ...] = ()
 
 
-Transmit = Callable[[SmtpRelay, MailTransmission], Awaitable[Replied | NotSent]]
+Transmit = Callable[[SmtpRelay, MailTransmission], Awaitable[Replied | TransmissionFailed]]
