@@ -12,7 +12,7 @@ from penstock.console.database import ask, data_dir_option
 from penstock.console.output import json_option, print_record, print_rows, without
 from penstock.console.values import LIMIT
 from penstock.domains.outbox.audit.archive import Archive
-from penstock.domains.outbox.commands.announcing import find_archive
+from penstock.domains.outbox.commands.archive import find_archive
 from penstock.domains.outbox.control.approval import Approval, list_waiting
 from penstock.domains.outbox.control.approval import approve as approve_one
 from penstock.domains.outbox.control.approval import reject as reject_one

@@ -12,7 +12,7 @@ import click
 from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.output import confirm, json_option, print_record, print_rows
 from penstock.console.values import LIMIT, parse_when
-from penstock.domains.outbox.commands.announcing import find_archive
+from penstock.domains.outbox.commands.archive import find_archive
 from penstock.domains.outbox.control import operate, suspension, switch
 from penstock.domains.outbox.control.control_scope import ControlScope, find_notice
 from penstock.domains.outbox.control.decide_many import BulkVerb, Filter, count_many, decide_page

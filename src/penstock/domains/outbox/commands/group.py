@@ -3,7 +3,7 @@
 import click
 
 from penstock.domains.outbox.commands import approval, control, limits
-from penstock.domains.outbox.commands.announcing import MakeArchive
+from penstock.domains.outbox.commands.archive import MakeArchive
 from penstock.domains.outbox.commands.instructions import list_, send, show
 from penstock.domains.outbox.commands.rails import code, rail
 from penstock.domains.outbox.commands.resolve import resolve

@@ -8,7 +8,7 @@ import click
 from penstock.console.database import ask, data_dir_option, operator
 from penstock.console.output import confirm, json_option, print_record
 from penstock.console.values import parse_when
-from penstock.domains.outbox.commands.announcing import find_archive
+from penstock.domains.outbox.commands.archive import find_archive
 from penstock.domains.outbox.reconcile.resolve import (
     Decision,
     InstructionResolution,
