@@ -65,7 +65,7 @@ class Api:
         """Accept many mails."""
         return await batch.answer_batch(call.body, mailer=self.mailer, batcher=self.batcher)
 
-    async def preview(self, call: Call[wire.MailRef, None]) -> Content:
+    async def preview(self, call: Call[wire.MailPath, None]) -> Content:
         """Show the message that a relay gets."""
         message = await self.previewer.preview(call.parameters.id)
         return Content(body=message.content, media_type=REPORT)
@@ -152,7 +152,7 @@ async def list_mails(call: Call[wire.MailQuery, None]) -> wire.MailPage:
     return wire.MailPage(mails=[wire.to_wire_mail(each) for each in page.mails], next=following)
 
 
-async def show_mail(call: Call[wire.MailRef, None]) -> wire.MailDetail:
+async def show_mail(call: Call[wire.MailPath, None]) -> wire.MailDetail:
     """Show a mail, its recipients, their results, and every attempt."""
     mail_id = call.parameters.id
     async with call.connection() as db:
@@ -168,14 +168,14 @@ async def show_mail(call: Call[wire.MailRef, None]) -> wire.MailDetail:
     )
 
 
-async def cancel(call: Call[wire.MailRef, None]) -> wire.Mail:
+async def cancel(call: Call[wire.MailPath, None]) -> wire.Mail:
     """Cancel a mail."""
     async with call.connection() as db:
         await cancel_mail(db, call.parameters.id, who=call.who)
         return wire.to_wire_mail(await inspect.read_mail(db, call.parameters.id))
 
 
-async def replay(call: Call[wire.MailRef, None]) -> wire.Mail:
+async def replay(call: Call[wire.MailPath, None]) -> wire.Mail:
     """Send a failed mail again."""
     async with call.connection() as db:
         await replay_mail(db, call.parameters.id, who=call.who)

@@ -25,7 +25,7 @@ Seconds = Annotated[float, Meta(gt=0)]
 # ------------------------------------------------------------------------------- parameters
 
 
-class MailRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MailPath(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which mail."""
 
     id: MailId

@@ -19,7 +19,7 @@ Cursor = Annotated[str, Meta(description="The `next` of the page before.", max_l
 # ------------------------------------------------------------------------------- parameters
 
 
-class InstructionRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class InstructionPath(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which instruction."""
 
     outbox_id: UUID

@@ -37,14 +37,14 @@ class Api:
         """Schedule the payments of a stream, each for itself."""
         return await batch.answer_lines(self.batcher, call.body, who=call.who)
 
-    async def show_payment(self, call: Call[wire.PaymentRef, None]) -> wire.PaymentStory:
+    async def show_payment(self, call: Call[wire.PaymentPath, None]) -> wire.PaymentStory:
         """Show a payment and what happened to it."""
         async with call.connection() as db:
             detail = await inspect.read_payment(db, call.parameters.payment_id)
             return wire.to_wire_story(detail, await read_story(db, detail, self.readers))
 
     async def reschedule_payment(
-        self, call: Call[wire.PaymentRef, wire.Reschedule]
+        self, call: Call[wire.PaymentPath, wire.Reschedule]
     ) -> wire.PaymentDetail:
         """Give a payment that no worker has claimed another instant."""
         payment_id, given = call.parameters.payment_id, call.body
@@ -74,7 +74,7 @@ async def list_payments(call: Call[wire.PaymentQuery, None]) -> wire.PaymentPage
 
 
 async def cancel_payment(
-    call: Call[wire.PaymentRef, wire.PaymentCancellation | None],
+    call: Call[wire.PaymentPath, wire.PaymentCancellation | None],
 ) -> wire.PaymentDetail:
     """Cancel a payment that no worker has claimed."""
     payment_id = call.parameters.payment_id

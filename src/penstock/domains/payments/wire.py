@@ -30,7 +30,7 @@ Cursor = Annotated[str, Meta(description="The `next` of the page before.", max_l
 # ------------------------------------------------------------------------------- parameters
 
 
-class PaymentRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PaymentPath(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which payment."""
 
     payment_id: Name

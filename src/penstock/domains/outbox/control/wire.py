@@ -29,12 +29,6 @@ Notice = Annotated[
 # ------------------------------------------------------------------------------- parameters
 
 
-class OutboxRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which instruction."""
-
-    outbox_id: UUID
-
-
 class ParticipantRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which participant."""
 

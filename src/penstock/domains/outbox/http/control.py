@@ -21,6 +21,7 @@ from penstock.domains.outbox.control import (
 from penstock.domains.outbox.control.control_scope import find_notice
 from penstock.domains.outbox.control.decide_many import BulkVerb, Filter, count_many, decide_page
 from penstock.domains.outbox.control.instruction_facts import read_facts
+from penstock.domains.outbox.wire import InstructionPath
 from penstock.kernel.inspect import read_item
 from penstock.kernel.item import ItemId
 from penstock.kernel.operate import check_decision
@@ -35,7 +36,7 @@ class ControlApi:
 
     archive: Archive
 
-    async def release(self, call: Call[wire.OutboxRef, wire.Decided]) -> wire.InstructionState:
+    async def release(self, call: Call[InstructionPath, wire.Decided]) -> wire.InstructionState:
         """Try a held or failed instruction again."""
         decide = partial(operate.release, archive=self.archive, who=call.who)
         async with call.connection() as db:
@@ -50,21 +51,21 @@ class ControlApi:
         """Try all held instructions that match again."""
         return await _decide_many(call, "release", archive=self.archive)
 
-    async def skip(self, call: Call[wire.OutboxRef, wire.Decided]) -> wire.InstructionState:
+    async def skip(self, call: Call[InstructionPath, wire.Decided]) -> wire.InstructionState:
         """Pass an instruction over."""
         decide = partial(operate.skip, archive=self.archive, who=call.who)
         async with call.connection() as db:
             await decide(db, call.parameters.outbox_id, reason=call.body.reason)
             return await _state(db, call.parameters)
 
-    async def approve(self, call: Call[wire.OutboxRef, wire.Decided]) -> wire.Approval:
+    async def approve(self, call: Call[InstructionPath, wire.Decided]) -> wire.Approval:
         """Approve an instruction."""
         decide = partial(approval.approve, archive=self.archive, who=call.who)
         async with call.connection() as db:
             made = await decide(db, call.parameters.outbox_id, reason=call.body.reason)
         return wire.to_wire_approval(made)
 
-    async def reject(self, call: Call[wire.OutboxRef, wire.Decided]) -> wire.Approval:
+    async def reject(self, call: Call[InstructionPath, wire.Decided]) -> wire.Approval:
         """Reject an instruction."""
         decide = partial(approval.reject, archive=self.archive, who=call.who)
         async with call.connection() as db:
@@ -78,7 +79,7 @@ class ControlApi:
             await decide(db, call.parameters.participant_id, reason=call.body.reason)
 
 
-async def hold(call: Call[wire.OutboxRef, wire.Decided]) -> wire.InstructionState:
+async def hold(call: Call[InstructionPath, wire.Decided]) -> wire.InstructionState:
     """Hold the head of a participant."""
     async with call.connection() as db:
         await operate.hold(db, call.parameters.outbox_id, who=call.who, reason=call.body.reason)
@@ -330,7 +331,7 @@ def endpoints(api: ControlApi) -> Sequence[Endpoint]:
     )  # fmt: skip
 
 
-async def _state(db: Connection, which: wire.OutboxRef) -> wire.InstructionState:
+async def _state(db: Connection, which: InstructionPath) -> wire.InstructionState:
     facts = await read_facts(db, which.outbox_id)
     item = await read_item(db, facts.item_id)
     assert item is not None, "it was decided about a moment ago"

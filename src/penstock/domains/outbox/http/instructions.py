@@ -87,7 +87,7 @@ async def list_instructions(call: Call[wire.InstructionQuery, None]) -> wire.Ins
     )
 
 
-async def show_instruction(call: Call[wire.InstructionRef, None]) -> wire.InstructionDetail:
+async def show_instruction(call: Call[wire.InstructionPath, None]) -> wire.InstructionDetail:
     """Show an instruction with its story."""
     async with call.connection() as db:
         return wire.to_wire_detail(await inspect.read_story(db, call.parameters.outbox_id))

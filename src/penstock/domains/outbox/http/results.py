@@ -15,6 +15,7 @@ from penstock.domains.outbox.reconcile.resolve import (
     count_unknown,
 )
 from penstock.domains.outbox.reconcile.results import Report, Results
+from penstock.domains.outbox.wire import InstructionPath
 from penstock.postgres.clock import read_instant
 
 JSON = "application/json"
@@ -43,7 +44,7 @@ class ResultApi:
         )
 
     async def resolve(
-        self, call: Call[wire.OutboxRef, wire.ResolutionInput]
+        self, call: Call[InstructionPath, wire.ResolutionInput]
     ) -> wire.ResolvedInstruction:
         """Decide about an instruction in doubt."""
         given = call.body

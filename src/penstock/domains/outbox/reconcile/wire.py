@@ -22,12 +22,6 @@ class TakenResult(Struct, frozen=True, kw_only=True):
     outcome: ReportOutcome
 
 
-class OutboxRef(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The instruction in the path."""
-
-    outbox_id: UUID
-
-
 class ResolutionInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a person has found out: `paid` with the rail's reference, `failed`, or `again`.
 
