@@ -25,7 +25,7 @@ from penstock.base.clock import FakeClock
 from penstock.postgres.embedded import Server, running
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Connection, Pool, connect, open_pool
-from tests.database import OWNERS, copy_of, database_dsn, run_on
+from tests.database import MIGRATION_PACKAGES, copy_of, database_dsn, run_on
 from tests.schedule import Scheduling, rank
 from tests.temporal_server import TemporalServer, find_temporal, running_temporal
 
@@ -163,7 +163,7 @@ async def template(server: Server, maintenance: Connection) -> str:
     """The name of a database that has the current schema and no rows."""
     await run_on(maintenance, f"CREATE DATABASE {TEMPLATE}")
     connection = await connect(database_dsn(server.dsn, TEMPLATE))
-    await migrate(connection, OWNERS)
+    await migrate(connection, MIGRATION_PACKAGES)
     await connection.close()
     return TEMPLATE
 

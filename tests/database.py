@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from penstock.base.log import get_logger
 from penstock.postgres.pool import Connection, connect, keep_trying
 
-OWNERS = [
+MIGRATION_PACKAGES = [
     "penstock.kernel",
     "penstock.domains.slots",
     "penstock.domains.webhooks",

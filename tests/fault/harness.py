@@ -21,7 +21,7 @@ from penstock.postgres.embedded import Server, embedded_server
 from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Pool, database_away, open_pool
-from tests.database import OWNERS
+from tests.database import MIGRATION_PACKAGES
 from tests.fault.record import count_lines, read_lines
 from tests.fault.waiting import pause, until
 
@@ -106,7 +106,7 @@ async def running_harness(folder: Path, *, lease: timedelta = LEASE) -> AsyncGen
     async with embedded_server(folder / "data") as server:
         pool = await open_pool(server.dsn, min_size=1, max_size=4)
         async with pool.acquire() as db:
-            await migrate(db, OWNERS)
+            await migrate(db, MIGRATION_PACKAGES)
             for name, ordering in (("unordered", "none"), ("ordered", "per_key")):
                 await create_lane(
                     db,

@@ -20,7 +20,7 @@ from penstock.postgres.embedded import Server, embedded_server
 from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Connection, connect, database_away
-from tests.database import OWNERS
+from tests.database import MIGRATION_PACKAGES
 from tests.fault.harness import ROOT, WAIT_SECONDS
 from tests.fault.slot_client import POOL, START, line, request
 from tests.fault.waiting import until
@@ -109,7 +109,7 @@ async def running_harness(folder: Path) -> AsyncGenerator[Harness]:
     """Run a separate server (fsync on) with one pool; kill the remaining callers at the end."""
     async with embedded_server(folder / "data") as server:
         db = await connect(server.dsn)
-        await migrate(db, OWNERS)
+        await migrate(db, MIGRATION_PACKAGES)
         await set_config(db, POOL, who="test", max_per_window=CAPACITY, window_size=SIZE, now=START)
         await db.close()
         opened = Harness(server, folder)

@@ -1,4 +1,4 @@
-"""Packages that own migrations and functions, written for one test, and a database without any."""
+"""Packages that ship migrations and functions, written for one test, and a database without any."""
 
 import sys
 from collections.abc import AsyncGenerator
@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from penstock.postgres.pool import Connection, connect
-from tests.migration.owner import Owner
+from tests.migration.package import MigrationPackage
 
 
 @pytest.fixture
-def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Owner:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MigrationPackage:
     """A package with two steps and no functions."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    name = f"owner_{abs(hash(tmp_path))}"
+    name = f"package_{abs(hash(tmp_path))}"
     assert name not in sys.modules
-    owner = Owner(tmp_path, name)
-    owner.write("0001_start.sql", "CREATE TABLE apple (id int); INSERT INTO apple VALUES (1);")
-    owner.write("0002_grow.sql", "INSERT INTO apple VALUES (2);")
-    return owner
+    package = MigrationPackage(tmp_path, name)
+    package.write("0001_start.sql", "CREATE TABLE apple (id int); INSERT INTO apple VALUES (1);")
+    package.write("0002_grow.sql", "INSERT INTO apple VALUES (2);")
+    return package
 
 
 @pytest.fixture

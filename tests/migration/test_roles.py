@@ -22,11 +22,11 @@ from penstock.kernel.sweep import sweep
 from penstock.postgres.errors import MigrationDenied
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import connect, open_pool
-from tests.database import OWNERS, run_sql
+from tests.database import MIGRATION_PACKAGES, run_sql
 from tests.docs.pages import ROOT, blocks_of
 from tests.e2e.command import Command, penstock
 from tests.kernel.scene import attempt_once, put, state_of
-from tests.migration.owner import Owner
+from tests.migration.package import MigrationPackage
 
 PAGE = ROOT / "docs" / "howto" / "run-in-production.md"
 ROLES, GRANTS = (block.code for block in blocks_of(PAGE, "pgsql"))
@@ -60,7 +60,7 @@ async def dsns(empty_dsn: str) -> AsyncGenerator[Dsns]:
 async def granted(dsns: Dsns) -> Dsns:
     """The same, migrated by the one role, and with the page's grants for the other."""
     connection = await connect(dsns.owner)
-    await migrate(connection, OWNERS)
+    await migrate(connection, MIGRATION_PACKAGES)
     await connection.close()
     await run_sql(dsns.owner, GRANTS)
     return dsns
@@ -169,28 +169,30 @@ async def test_days_are_left_alone_by_a_role_that_may_only_read(granted: Dsns) -
     await connection.close()
 
 
-async def test_what_is_missing_is_named_and_who_may_apply_it(granted: Dsns, owner: Owner) -> None:
+async def test_what_is_missing_is_named_and_who_may_apply_it(
+    granted: Dsns, package: MigrationPackage
+) -> None:
     connection = await connect(granted.app)
 
     with pytest.raises(MigrationDenied) as denied:
-        await migrate(connection, [*OWNERS, owner.name])
+        await migrate(connection, [*MIGRATION_PACKAGES, package.name])
 
-    assert denied.value.migrations == (f"{owner.name}/0001_start", f"{owner.name}/0002_grow")
+    assert denied.value.migrations == (f"{package.name}/0001_start", f"{package.name}/0002_grow")
     assert (denied.value.role, denied.value.schema_owner) == ("penstock_app", "penstock_owner")
     assert "run: penstock migrate, as the role 'penstock_owner'" in str(denied.value)
     await connection.close()
 
 
 async def test_the_owner_of_the_schema_needs_no_right_on_the_database_later(
-    granted: Dsns, owner: Owner
+    granted: Dsns, package: MigrationPackage
 ) -> None:
     database = urlsplit(granted.superuser).path[1:]
     await run_sql(granted.superuser, f"REVOKE CREATE ON DATABASE {database} FROM penstock_owner")
-    owner.write("0001_start.sql", "CREATE TABLE penstock.apple (id int);")
-    owner.write("0002_grow.sql", "INSERT INTO penstock.apple VALUES (2);")
+    package.write("0001_start.sql", "CREATE TABLE penstock.apple (id int);")
+    package.write("0002_grow.sql", "INSERT INTO penstock.apple VALUES (2);")
     connection = await connect(granted.owner)
 
-    applied = await migrate(connection, [*OWNERS, owner.name])
+    applied = await migrate(connection, [*MIGRATION_PACKAGES, package.name])
     await connection.close()
     running = await connect(granted.app)
 
@@ -216,5 +218,5 @@ async def test_the_error_for_a_role_names_the_missing_grants(granted: Dsns) -> N
     connection = await connect(granted.app)
 
     with pytest.raises(BadSetting, match="permission denied for schema penstock; the role needs"):
-        await migrate(connection, OWNERS)
+        await migrate(connection, MIGRATION_PACKAGES)
     await connection.close()

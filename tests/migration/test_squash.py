@@ -20,7 +20,7 @@ from penstock.postgres.functions import read_functions
 from penstock.postgres.migrate import CREATE_MIGRATION_TABLES, RECORD_MIGRATION, check, migrate
 from penstock.postgres.pool import Connection, Pool, Queries
 from penstock.postgres.steps import read_steps
-from tests.database import OWNERS
+from tests.database import MIGRATION_PACKAGES
 from tests.kernel.scene import end, take
 from tests.migration.catalogue import read_catalogue
 
@@ -187,13 +187,13 @@ async def previous(connection: Connection) -> Connection:
     """A database of the commit before the squash, with data."""
     await connection.execute(CREATE_MIGRATION_TABLES)
     await connection.execute("DROP TABLE penstock.function_version")
-    for owner in OWNERS:
-        files = sorted((FOLDER / "before_squash" / owner.rpartition(".")[2]).glob("*.sql"))
+    for package in MIGRATION_PACKAGES:
+        files = sorted((FOLDER / "before_squash" / package.rpartition(".")[2]).glob("*.sql"))
         for number, file in enumerate(files, start=1):
             script = cast("LiteralString", file.read_text(encoding="utf-8"))
             await connection.execute(script)
             checksum = sha256(script.encode()).hexdigest()
-            await connection.execute(RECORD_MIGRATION, owner, number, file.stem, checksum)
+            await connection.execute(RECORD_MIGRATION, package, number, file.stem, checksum)
     for row in ROWS:
         await connection.execute(row)
     return connection
@@ -217,7 +217,7 @@ def unexplained(lines: set[str], patterns: tuple[str, ...]) -> list[str]:
 
 async def test_a_new_database_is_what_it_was_before_the_squash(connection: Connection) -> None:
     """Nothing was lost on the way from sixteen files to one per object."""
-    await migrate(connection, OWNERS)
+    await migrate(connection, MIGRATION_PACKAGES)
 
     before, after = set(stored_catalogue()), set(await read_catalogue(connection))
 
@@ -235,17 +235,17 @@ async def test_the_stored_catalogue_is_that_of_the_stored_migrations(previous: C
 async def test_a_database_from_before_the_squash_becomes_the_same_as_a_new_one(
     previous: Connection, db: Pool
 ) -> None:
-    await migrate(previous, OWNERS)
+    await migrate(previous, MIGRATION_PACKAGES)
 
     async with db.acquire() as new:
         assert await read_catalogue(previous) == await read_catalogue(new)
     assert await records_of(previous) == await records_of(db)
-    assert await migrate(previous, OWNERS) == []
-    await check(previous, OWNERS)
+    assert await migrate(previous, MIGRATION_PACKAGES) == []
+    await check(previous, MIGRATION_PACKAGES)
 
 
 async def test_the_data_of_a_database_from_before_the_squash_is_kept(previous: Connection) -> None:
-    await migrate(previous, OWNERS)
+    await migrate(previous, MIGRATION_PACKAGES)
 
     pacing = await previous.fetchval(
         "SELECT next_slot_at::text FROM penstock.lane_pacing JOIN penstock.lane USING (lane_id) "
@@ -276,7 +276,7 @@ async def test_the_lanes_of_webhooks_are_renamed_with_their_policy_and_items(
     await previous.execute("SELECT penstock.enqueue('webhooks', '[1, 2]')")
     number = await previous.fetchval("SELECT lane_id FROM penstock.lane WHERE name = 'webhooks'")
 
-    await migrate(previous, OWNERS)
+    await migrate(previous, MIGRATION_PACKAGES)
 
     lanes = {lane.name: lane for lane in await list_lanes(previous)}
     renamed = lanes["penstock.webhooks"]
@@ -291,7 +291,7 @@ async def test_the_lanes_of_webhooks_are_renamed_with_their_policy_and_items(
 
 
 async def test_items_from_before_the_squash_are_claimed_and_settled(previous: Connection) -> None:
-    await migrate(previous, OWNERS)
+    await migrate(previous, MIGRATION_PACKAGES)
     lane = await read_lane(previous, "mail")
 
     lease = await take(previous, lane, now=None)
@@ -321,7 +321,7 @@ async def test_what_retention_had_kept_before_leaves_after_the_upgrade(
     days = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'penstock.item'::regclass"
     partitions = await previous.fetchval(days)
 
-    await migrate(previous, OWNERS)
+    await migrate(previous, MIGRATION_PACKAGES)
 
     assert await trim_retained(previous) == 1
     assert await read_item(previous, ItemId(7)) is None
@@ -366,15 +366,15 @@ async def records_of(db: Queries) -> list[tuple[object, ...]]:
 
 async def test_the_migration_tables_name_what_is_shipped(db: Pool) -> None:
     shipped = [
-        (owner, number, name, checksum)
-        for owner in OWNERS
+        (package, number, name, checksum)
+        for package in MIGRATION_PACKAGES
         for number, name, checksum in (
             *(
                 (step.number, step.name, step.checksum)
-                for step in read_steps(owner)
+                for step in read_steps(package)
                 if not step.is_post
             ),
-            *((each.version, each.name, each.checksum) for each in read_functions(owner)),
+            *((each.version, each.name, each.checksum) for each in read_functions(package)),
         )
     ]
 

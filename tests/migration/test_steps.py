@@ -9,26 +9,28 @@ from penstock.postgres.errors import BadMigration
 from penstock.postgres.migrate import check, compare, migrate
 from penstock.postgres.pool import Connection, connect
 from penstock.postgres.steps import read_steps
-from tests.migration.owner import Owner
+from tests.migration.package import MigrationPackage
 
 
 async def test_migrations_are_applied_in_order_and_only_once(
-    connection: Connection, owner: Owner
+    connection: Connection, package: MigrationPackage
 ) -> None:
-    first = await migrate(connection, [owner.name])
-    second = await migrate(connection, [owner.name])
+    first = await migrate(connection, [package.name])
+    second = await migrate(connection, [package.name])
 
-    assert first == [f"{owner.name}/0001_start", f"{owner.name}/0002_grow"]
+    assert first == [f"{package.name}/0001_start", f"{package.name}/0002_grow"]
     assert second == []
     assert await connection.fetchval("SELECT count(*) FROM apple") == 2
 
 
-async def test_many_processes_may_migrate_at_once(empty_dsn: str, owner: Owner) -> None:
+async def test_many_processes_may_migrate_at_once(
+    empty_dsn: str, package: MigrationPackage
+) -> None:
     """A deployment starts all its workers together."""
     connections = [await connect(empty_dsn) for _ in range(5)]
 
     applied = await asyncio.gather(
-        *(migrate(connection, [owner.name]) for connection in connections)
+        *(migrate(connection, [package.name]) for connection in connections)
     )
 
     assert sorted(map(len, applied)) == [0, 0, 0, 0, 2]
@@ -38,63 +40,63 @@ async def test_many_processes_may_migrate_at_once(empty_dsn: str, owner: Owner) 
 
 
 async def test_an_applied_file_that_was_edited_is_refused(
-    connection: Connection, owner: Owner
+    connection: Connection, package: MigrationPackage
 ) -> None:
     """Two databases with the same numbers and different schemas could never be told apart."""
-    await migrate(connection, [owner.name])
-    owner.write("0002_grow.sql", "INSERT INTO apple VALUES (3);")
+    await migrate(connection, [package.name])
+    package.write("0002_grow.sql", "INSERT INTO apple VALUES (3);")
 
     with pytest.raises(BadMigration, match="0002_grow: the file was changed"):
-        await migrate(connection, [owner.name])
+        await migrate(connection, [package.name])
 
 
 async def test_a_failing_file_leaves_nothing_and_can_be_repeated(
-    connection: Connection, owner: Owner
+    connection: Connection, package: MigrationPackage
 ) -> None:
-    owner.write("0003_break.sql", "INSERT INTO apple VALUES (3); SELECT 1 / 0;")
+    package.write("0003_break.sql", "INSERT INTO apple VALUES (3); SELECT 1 / 0;")
 
     with pytest.raises(Exception, match="division by zero"):
-        await migrate(connection, [owner.name])
-    owner.write("0003_break.sql", "INSERT INTO apple VALUES (3);")
-    repeated = await migrate(connection, [owner.name])
+        await migrate(connection, [package.name])
+    package.write("0003_break.sql", "INSERT INTO apple VALUES (3);")
+    repeated = await migrate(connection, [package.name])
 
-    assert repeated == [f"{owner.name}/0003_break"]
+    assert repeated == [f"{package.name}/0003_break"]
     assert await connection.fetchval("SELECT count(*) FROM apple") == 3
 
 
 async def test_a_lock_is_not_kept_after_a_failure(
-    connection: Connection, empty_dsn: str, owner: Owner
+    connection: Connection, empty_dsn: str, package: MigrationPackage
 ) -> None:
     """The next process would wait for half an hour."""
-    owner.write("0003_break.sql", "SELECT 1 / 0;")
+    package.write("0003_break.sql", "SELECT 1 / 0;")
     with pytest.raises(Exception, match="division by zero"):
-        await migrate(connection, [owner.name])
-    (owner.steps / "0003_break.sql").unlink()
+        await migrate(connection, [package.name])
+    (package.steps / "0003_break.sql").unlink()
     other = await connect(empty_dsn)
-    applied = await migrate(other, [owner.name])
+    applied = await migrate(other, [package.name])
     await other.close()
 
     assert applied == []
 
 
 @pytest.mark.parametrize("file", ["0004_gap.sql", "3_short.sql", "0003 space.sql"])
-def test_a_file_out_of_line_is_refused(owner: Owner, file: str) -> None:
-    owner.write(file, "SELECT 1;")
+def test_a_file_out_of_line_is_refused(package: MigrationPackage, file: str) -> None:
+    package.write(file, "SELECT 1;")
 
     with pytest.raises(BadMigration):
-        read_steps(owner.name)
+        read_steps(package.name)
 
 
 async def test_a_step_that_waits_for_a_long_transaction_stops_nobody(
-    connection: Connection, empty_dsn: str, owner: Owner
+    connection: Connection, empty_dsn: str, package: MigrationPackage
 ) -> None:
     """Whoever needs the table queues behind a lock that waits: all workers would stand still."""
-    await migrate(connection, [owner.name])
-    owner.write("0003_grow_more.sql", "ALTER TABLE apple ADD COLUMN size int;")
+    await migrate(connection, [package.name])
+    package.write("0003_grow_more.sql", "ALTER TABLE apple ADD COLUMN size int;")
     reader, worker = await connect(empty_dsn), await connect(empty_dsn)
     async with asyncio.TaskGroup() as group, reader.transaction():
         await reader.fetch("SELECT id FROM apple")
-        migrating = spawn(group, migrate(connection, [owner.name]))
+        migrating = spawn(group, migrate(connection, [package.name]))
         while not await worker.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
             continue
 
@@ -103,7 +105,7 @@ async def test_a_step_that_waits_for_a_long_transaction_stops_nobody(
         assert not migrating.done()
     applied = migrating.result()
 
-    assert applied == [f"{owner.name}/0003_grow_more"]
+    assert applied == [f"{package.name}/0003_grow_more"]
     await reader.close()
     await worker.close()
 
@@ -112,11 +114,11 @@ async def test_a_step_that_waits_for_a_long_transaction_stops_nobody(
 
 
 @pytest.fixture
-def halves(owner: Owner) -> Owner:
+def halves(package: MigrationPackage) -> MigrationPackage:
     """A release that renames a column: it adds the new one first and removes the old one later."""
-    owner.write("0003_pre_add_size.sql", "ALTER TABLE apple ADD COLUMN size int;")
-    owner.write("0004_post_drop_id.sql", "ALTER TABLE apple DROP COLUMN id;")
-    return owner
+    package.write("0003_pre_add_size.sql", "ALTER TABLE apple ADD COLUMN size int;")
+    package.write("0004_post_drop_id.sql", "ALTER TABLE apple DROP COLUMN id;")
+    return package
 
 
 async def columns_of(connection: Connection) -> list[str]:
@@ -127,7 +129,7 @@ async def columns_of(connection: Connection) -> list[str]:
 
 
 async def test_a_post_step_waits_until_it_is_asked_for(
-    connection: Connection, halves: Owner
+    connection: Connection, halves: MigrationPackage
 ) -> None:
     """Processes of the previous release still read what it removes."""
     first = await migrate(connection, [halves.name])
@@ -141,7 +143,7 @@ async def test_a_post_step_waits_until_it_is_asked_for(
 
 
 async def test_the_next_release_applies_the_post_steps_of_the_one_before(
-    connection: Connection, halves: Owner
+    connection: Connection, halves: MigrationPackage
 ) -> None:
     """Nobody has to remember them, and only neighbouring releases run side by side."""
     await migrate(connection, [halves.name])
@@ -155,61 +157,61 @@ async def test_the_next_release_applies_the_post_steps_of_the_one_before(
 
 
 async def test_a_post_step_may_remove_what_texts_of_an_older_release_use(
-    connection: Connection, owner: Owner
+    connection: Connection, package: MigrationPackage
 ) -> None:
     """With a release left out, its functions replace the older ones before its post step runs."""
-    owner.define("apples", "CREATE OR REPLACE VIEW public.apples AS SELECT id FROM apple;")
-    await migrate(connection, [owner.name])
-    owner.write("0003_pre_add_size.sql", "ALTER TABLE apple ADD COLUMN size int;")
-    owner.write("0004_post_drop_id.sql", "ALTER TABLE apple DROP COLUMN id;")
-    owner.write("0005_pre_add_colour.sql", "ALTER TABLE apple ADD COLUMN colour text;")
-    owner.define("apples", "CREATE OR REPLACE VIEW public.apples AS SELECT size FROM apple;")
+    package.define("apples", "CREATE OR REPLACE VIEW public.apples AS SELECT id FROM apple;")
+    await migrate(connection, [package.name])
+    package.write("0003_pre_add_size.sql", "ALTER TABLE apple ADD COLUMN size int;")
+    package.write("0004_post_drop_id.sql", "ALTER TABLE apple DROP COLUMN id;")
+    package.write("0005_pre_add_colour.sql", "ALTER TABLE apple ADD COLUMN colour text;")
+    package.define("apples", "CREATE OR REPLACE VIEW public.apples AS SELECT size FROM apple;")
 
-    await migrate(connection, [owner.name])
+    await migrate(connection, [package.name])
 
     assert await columns_of(connection) == ["colour", "size"]
 
 
 async def test_the_previous_release_can_start_between_the_halves(
-    connection: Connection, owner: Owner
+    connection: Connection, package: MigrationPackage
 ) -> None:
     """A process that crashes during an upgrade comes back, and code can be rolled back."""
-    await migrate(connection, [owner.name])
-    previous = owner.release()
-    owner.write("0003_pre_add_size.sql", "ALTER TABLE apple ADD COLUMN size int;")
-    owner.write("0004_post_drop_id.sql", "ALTER TABLE apple DROP COLUMN id;")
-    await migrate(connection, [owner.name])
+    await migrate(connection, [package.name])
+    previous = package.release()
+    package.write("0003_pre_add_size.sql", "ALTER TABLE apple ADD COLUMN size int;")
+    package.write("0004_post_drop_id.sql", "ALTER TABLE apple DROP COLUMN id;")
+    await migrate(connection, [package.name])
 
-    owner.install(previous)
-    applied = await migrate(connection, [owner.name])
-    await check(connection, [owner.name])
+    package.install(previous)
+    applied = await migrate(connection, [package.name])
+    await check(connection, [package.name])
 
     assert applied == []
     assert await columns_of(connection) == ["id", "size"]
 
 
 async def test_a_release_is_refused_once_an_unknown_post_step_was_applied(
-    connection: Connection, owner: Owner
+    connection: Connection, package: MigrationPackage
 ) -> None:
     """It would read what is gone."""
-    await migrate(connection, [owner.name])
-    previous = owner.release()
-    owner.write("0003_post_drop_id.sql", "ALTER TABLE apple DROP COLUMN id;")
-    await migrate(connection, [owner.name], post=True)
+    await migrate(connection, [package.name])
+    previous = package.release()
+    package.write("0003_post_drop_id.sql", "ALTER TABLE apple DROP COLUMN id;")
+    await migrate(connection, [package.name], post=True)
 
-    owner.install(previous)
+    package.install(previous)
 
     with pytest.raises(BadMigration, match="0003_post_drop_id: a newer release has applied it"):
-        await migrate(connection, [owner.name])
+        await migrate(connection, [package.name])
     with pytest.raises(BadMigration, match="0003_post_drop_id: a newer release has applied it"):
-        await check(connection, [owner.name])
+        await check(connection, [package.name])
 
 
 # -------------------------------------------------------------------------- without migrating
 
 
 async def test_what_is_missing_is_listed_and_not_applied(
-    connection: Connection, halves: Owner
+    connection: Connection, halves: MigrationPackage
 ) -> None:
     nothing = (await compare(connection, [halves.name])).missing
     await migrate(connection, [halves.name])
@@ -226,7 +228,7 @@ async def test_what_is_missing_is_listed_and_not_applied(
 
 
 async def test_a_check_refuses_a_database_that_lacks_a_step_or_a_function(
-    connection: Connection, halves: Owner
+    connection: Connection, halves: MigrationPackage
 ) -> None:
     """A process that must not migrate must not run on half a schema either."""
     with pytest.raises(BadMigration, match="0001_start: is not applied; run: penstock migrate"):
@@ -243,31 +245,31 @@ async def test_a_check_refuses_a_database_that_lacks_a_step_or_a_function(
 
 
 async def test_a_step_that_replaces_the_applied_ones_is_not_run(
-    connection: Connection, owner: Owner
+    connection: Connection, package: MigrationPackage
 ) -> None:
     """A database that went the long way has its result already, and its data."""
-    await migrate(connection, [owner.name])
-    (owner.steps / "0002_grow.sql").unlink()
+    await migrate(connection, [package.name])
+    (package.steps / "0002_grow.sql").unlink()
     squashed = "-- replaces: 0001_start, 0002_grow\nCREATE TABLE apple (id int);"
-    owner.write("0001_start.sql", squashed)
-    owner.write("0002_pick.sql", "DELETE FROM apple WHERE id = 1;")
+    package.write("0001_start.sql", squashed)
+    package.write("0002_pick.sql", "DELETE FROM apple WHERE id = 1;")
 
-    applied = await migrate(connection, [owner.name])
-    again = await migrate(connection, [owner.name])
+    applied = await migrate(connection, [package.name])
+    again = await migrate(connection, [package.name])
 
-    assert applied == [f"{owner.name}/0002_pick"]
+    assert applied == [f"{package.name}/0002_pick"]
     assert again == []
     assert await connection.fetchval("SELECT array_agg(id) FROM apple") == [2]
 
 
 async def test_a_database_that_has_only_some_of_the_replaced_steps_is_refused(
-    connection: Connection, owner: Owner
+    connection: Connection, package: MigrationPackage
 ) -> None:
-    (owner.steps / "0002_grow.sql").unlink()
-    await migrate(connection, [owner.name])
-    owner.write(
+    (package.steps / "0002_grow.sql").unlink()
+    await migrate(connection, [package.name])
+    package.write(
         "0001_start.sql", "-- replaces: 0001_start, 0002_grow\nCREATE TABLE apple (id int);"
     )
 
     with pytest.raises(BadMigration, match="0001_start: the file was changed"):
-        await migrate(connection, [owner.name])
+        await migrate(connection, [package.name])

@@ -14,7 +14,7 @@ from penstock.postgres.embedded import Server, running
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import connect
 from tests.conftest import FAST, SERVERS_BYTES, data_folder
-from tests.database import OWNERS, copy_database, database_dsn, run_sql
+from tests.database import MIGRATION_PACKAGES, copy_database, database_dsn, run_sql
 from tests.plan.explain import Explainer
 
 LOADED, COPIED = "loaded", "copied"
@@ -47,7 +47,7 @@ async def loaded(quiet_server: Server) -> str:
     """The name of a database with millions of rows, which was analysed while it was empty."""
     await run_sql(quiet_server.dsn, f"CREATE DATABASE {LOADED}")
     connection = await connect(database_dsn(quiet_server.dsn, LOADED))
-    await migrate(connection, OWNERS)
+    await migrate(connection, MIGRATION_PACKAGES)
     await connection.execute(WITHOUT_LANES)
     await create_lane(connection, "big", who="test")
     await create_lane(connection, "line", who="test", ordering="per_key", on_dead_head="park")

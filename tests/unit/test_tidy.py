@@ -14,7 +14,7 @@ import pytest
 
 from penstock.base.log import LOGGABLE, LOGGABLE_ENDINGS
 from penstock.postgres.functions import read_functions, read_history
-from tests.database import OWNERS
+from tests.database import MIGRATION_PACKAGES
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "penstock"
@@ -275,13 +275,13 @@ def test_a_migration_calls_no_function_of_its_own_package() -> None:
     assert wrong == {}
 
 
-@pytest.mark.parametrize("owner", OWNERS)
-def test_the_texts_of_all_functions_are_recorded(owner: str) -> None:
+@pytest.mark.parametrize("package", MIGRATION_PACKAGES)
+def test_the_texts_of_all_functions_are_recorded(package: str) -> None:
     """By the history a release knows whether the text in a database is older or newer."""
-    recorded = {name: texts[-1] for name, texts in read_history(owner).items()}
-    shipped = {each.name: each.checksum for each in read_functions(owner)}
+    recorded = {name: texts[-1] for name, texts in read_history(package).items()}
+    shipped = {each.name: each.checksum for each in read_functions(package)}
 
-    command = f"run: python -m penstock.postgres.history {owner}"
+    command = f"run: python -m penstock.postgres.history {package}"
     assert recorded.items() >= shipped.items(), command
 
 

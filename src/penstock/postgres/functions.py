@@ -1,4 +1,4 @@
-"""Functions, views and triggers as files: `functions/<name>.sql` of an owner, one object each.
+"""Functions, views and triggers as files: `functions/<name>.sql` of a package, one object each.
 
 Applied when the text is newer than the one in the database, in the order of their references.
 """
@@ -38,13 +38,13 @@ _TIMEOUT_SECONDS = FUNCTION_TIMEOUT.total_seconds()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
-    """One file of one owner: a function, a view or a trigger.
+    """One file of one migration package: a function, a view or a trigger.
 
     `scope` is the schema of a function or view, and the relation of a trigger. `version` counts
     the texts that the file has had.
     """
 
-    owner: str
+    package: str
     scope: str
     name: str
     is_overloadable: bool
@@ -72,36 +72,36 @@ def checksum(script: str) -> str:
     return sha256(script.encode()).hexdigest()
 
 
-def read_functions(owner: str) -> list[Function]:
-    """Return what the package `owner` ships, by name."""
-    folder = files(owner) / "functions"
+def read_functions(package: str) -> list[Function]:
+    """Return what a migration package ships, by name."""
+    folder = files(package) / "functions"
     if not folder.is_dir():
         return []
-    history = read_history(owner)
+    history = read_history(package)
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
-    return [_read(owner, name, history) for name in names]
+    return [_read(package, name, history) for name in names]
 
 
-def read_history(owner: str) -> dict[str, list[str]]:
+def read_history(package: str) -> dict[str, list[str]]:
     """Return the checksums of all texts that each file has had, oldest first.
 
-    An owner without `functions/history.json` keeps none; then the last release to start wins.
+    A package without `functions/history.json` keeps none; then the last release to start wins.
     """
-    file = files(owner) / "functions" / "history.json"
+    file = files(package) / "functions" / "history.json"
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
-def _read(owner: str, file: str, history: dict[str, list[str]]) -> Function:
+def _read(package: str, file: str, history: dict[str, list[str]]) -> Function:
     name = file.removesuffix(".sql")
-    script = read_sql(owner, "functions", file)
+    script = read_sql(package, "functions", file)
     head = _HEAD.match(_code(script))
     if head is None or name not in {head["name"], head["trigger"]}:
         reason = "must be CREATE OR REPLACE FUNCTION, VIEW or TRIGGER of the file's own name"
-        raise BadMigration(owner, file, reason)
+        raise BadMigration(package, file, reason)
     texts = history.get(name, [])
     is_recorded = texts[-1:] == [checksum(script)]
     return Function(
-        owner=owner,
+        package=package,
         scope=head["schema"] or head["relation"],
         name=name,
         is_overloadable=head["kind"] == "FUNCTION",
@@ -114,9 +114,9 @@ def _code(script: str) -> str:
     return _COMMENT.sub("", script).strip()
 
 
-async def list_functions(connection: Connection, owner: str) -> list[Row]:
+async def list_functions(connection: Connection, package: str) -> list[Row]:
     """Return which versions the database has."""
-    return await connection.fetch(LIST_FUNCTIONS, owner)
+    return await connection.fetch(LIST_FUNCTIONS, package)
 
 
 def outdated_functions(functions: Sequence[Function], applied: Sequence[Row]) -> list[Function]:
@@ -142,10 +142,10 @@ def _is_newer(shipped: Function, applied: Row | None) -> bool:
 
 
 async def apply_functions(
-    connection: Connection, owner: str, functions: Sequence[Function]
+    connection: Connection, package: str, functions: Sequence[Function]
 ) -> list[str]:
     """Apply what is newer here, all or nothing, and return the names."""
-    applied = await list_functions(connection, owner)
+    applied = await list_functions(connection, package)
     names = {each.name for each in outdated_functions(functions, applied)}
     if not names:
         return []
@@ -155,13 +155,13 @@ async def apply_functions(
             if each.name in names:
                 names |= await _replace(connection, each, ordered)
                 await connection.execute(
-                    RECORD_FUNCTION, owner, each.name, each.version, each.checksum
+                    RECORD_FUNCTION, package, each.name, each.version, each.checksum
                 )
     return sorted(names)
 
 
 def _in_order(functions: Sequence[Function]) -> list[Function]:
-    """Put each after those that it refers to; what other owners define is there before."""
+    """Put each after those that it refers to; what other packages define is there before."""
     by_name = {each.qualified_name: each for each in functions}
     order = TopologicalSorter(
         {name: sorted(each.references & by_name.keys() - {name}) for name, each in by_name.items()}
@@ -170,7 +170,7 @@ def _in_order(functions: Sequence[Function]) -> list[Function]:
         return [by_name[name] for name in order.static_order()]
     except CycleError as cycle:
         names = ", ".join(sorted(set(cycle.args[1])))
-        raise BadMigration(functions[0].owner, names, "these refer to each other") from cycle
+        raise BadMigration(functions[0].package, names, "these refer to each other") from cycle
 
 
 async def _replace(
@@ -179,7 +179,7 @@ async def _replace(
     """Apply one text; return the names of those that had to be dropped and are to be applied too.
 
     CREATE OR REPLACE refuses another return type or other columns, and adds a second function for
-    other parameter types. Then the object is dropped with its users of the same owner.
+    other parameter types. Then the object is dropped with its users of the same package.
     """
     if await _is_replaced(connection, function):
         return set()
@@ -192,7 +192,7 @@ async def _replace(
         reason = (
             f"cannot be replaced while something else uses it: {getattr(refused, 'detail', '')}"
         )
-        raise BadMigration(function.owner, function.name, reason) from refused
+        raise BadMigration(function.package, function.name, reason) from refused
     await connection.execute(function.script, timeout=_TIMEOUT_SECONDS)
     return {each.name for each in users}
 

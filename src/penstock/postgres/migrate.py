@@ -1,4 +1,4 @@
-"""Bring the schema forward: the steps and functions of each owner, compared with the database.
+"""Bring the schema forward: the steps and functions of each package, compared with the database.
 
 Many processes may start at once: one migrates under an advisory lock, the others wait for it.
 Processes of the previous release keep running, and may restart, until a post step.
@@ -56,9 +56,9 @@ class SchemaDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What one owner ships, and what of it the database lacks."""
+    """What one migration package ships, and what of it the database lacks."""
 
-    owner: str
+    package: str
     functions: list[Function]
     outdated: list[Function]
     adopted: Step | None  # Recorded under the names of the steps that it replaces.
@@ -70,21 +70,21 @@ class Plan:
     def missing(self, *, post: bool) -> list[str]:
         """Return the names of what is to be applied."""
         steps = self.pre + self.due_post + (self.last_post if post else [])
-        names = [f"{self.owner}/{step.name}" for step in steps]
-        return names + _summary(self.owner, [each.name for each in self.outdated])
+        names = [f"{self.package}/{step.name}" for step in steps]
+        return names + _summary(self.package, [each.name for each in self.outdated])
 
 
 async def migrate(
     connection: Connection, migration_packages: Sequence[str], *, post: bool = False
 ) -> list[str]:
-    """Apply what is missing, owner by owner in the given order, and return the names applied.
+    """Apply what is missing, package by package in the given order, and return the names applied.
 
     The post steps of this release are applied with `post` only, or by the next release. Each step
     runs in a transaction of its own, so a failure leaves the earlier ones in place and a repeat
     goes on from there. Raises BadMigration when an applied step was edited, or when a newer release
     has removed what this one needs, and MigrationDenied when the role may not change the schema. If
     nothing is missing, the role needs no right to. Each of the `migration_packages`, such as
-    "penstock.kernel", is the owner of its steps and functions.
+    "penstock.kernel", ships steps and functions.
     """
     plans = await _plan_all(connection, migration_packages)
     names = [name for plan in plans for name in plan.missing(post=post)]
@@ -115,7 +115,7 @@ async def _migrate(
             if plan.adopted:
                 await _adopt(connection, plan.adopted)
             applied += [await _apply(connection, step) for step in plan.pre]
-            applied += _summary(plan.owner, await _apply_functions(connection, plan))
+            applied += _summary(plan.package, await _apply_functions(connection, plan))
         # After all functions, as the texts of an earlier release may use what these steps remove.
         for plan in plans:
             steps = plan.due_post + (plan.last_post if post else [])
@@ -144,41 +144,41 @@ async def check(connection: Connection, migration_packages: Sequence[str]) -> No
     """Raise BadMigration unless this release can run on the database as it is; only reads."""
     names = (await compare(connection, migration_packages)).missing
     if names:
-        owner, _, name = names[0].partition("/")
+        package, _, name = names[0].partition("/")
         rest = f", which also applies {', '.join(names[1:])}" if names[1:] else ""
-        raise BadMigration(owner, name, f"is not applied; run: penstock migrate{rest}")
+        raise BadMigration(package, name, f"is not applied; run: penstock migrate{rest}")
 
 
 async def _plan_all(connection: Connection, migration_packages: Sequence[str]) -> list[Plan]:
     try:
-        return [await _plan(connection, owner) for owner in migration_packages]
+        return [await _plan(connection, package) for package in migration_packages]
     except asyncpg.InsufficientPrivilegeError as refused:
         # Without a right to read the migration tables, the role can run nothing either.
         reason = f"{refused}; the role needs the grants that every process needs"
         raise BadSetting("PENSTOCK_DATABASE_URL", reason) from refused
 
 
-async def _plan(connection: Connection, owner: str) -> Plan:
+async def _plan(connection: Connection, package: str) -> Plan:
     try:
-        steps = await connection.fetch(LIST_APPLIED, owner)
-        functions = await list_functions(connection, owner)
+        steps = await connection.fetch(LIST_APPLIED, package)
+        functions = await list_functions(connection, package)
     except (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError):
         steps, functions = [], []
-    return _compare(owner, steps, functions)
+    return _compare(package, steps, functions)
 
 
-def _compare(owner: str, applied: Sequence[Row], applied_functions: Sequence[Row]) -> Plan:
-    steps = read_steps(owner)
-    functions = read_functions(owner)
+def _compare(package: str, applied: Sequence[Row], applied_functions: Sequence[Row]) -> Plan:
+    steps = read_steps(package)
+    functions = read_functions(package)
     adopted = _find_adopted(steps, applied)
     done = {adopted.number} if adopted else {row["number"] for row in applied}
     if not adopted:
-        _refuse_unknown(owner, steps, applied)
+        _refuse_unknown(package, steps, applied)
     left = [step for step in steps if step.number not in done]
     last_pre = max((step.number for step in steps if not step.is_post), default=0)
     unknown = [row["name"] for row in applied if row["number"] > len(steps) and not adopted]
     return Plan(
-        owner=owner,
+        package=package,
         functions=functions,
         outdated=outdated_functions(functions, applied_functions),
         adopted=adopted,
@@ -186,8 +186,8 @@ def _compare(owner: str, applied: Sequence[Row], applied_functions: Sequence[Row
         due_post=[step for step in left if step.is_post and step.number < last_pre],
         last_post=[step for step in left if step.is_post and step.number > last_pre],
         newer=[
-            *(f"{owner}/{name}" for name in unknown),
-            *_summary(owner, newer_functions(functions, applied_functions)),
+            *(f"{package}/{name}" for name in unknown),
+            *_summary(package, newer_functions(functions, applied_functions)),
         ],
     )
 
@@ -198,7 +198,7 @@ def _find_adopted(steps: Sequence[Step], applied: Sequence[Row]) -> Step | None:
     return next((step for step in steps if names and step.replaces == names), None)
 
 
-def _refuse_unknown(owner: str, steps: Sequence[Step], applied: Sequence[Row]) -> None:
+def _refuse_unknown(package: str, steps: Sequence[Step], applied: Sequence[Row]) -> None:
     shipped = {step.number: step for step in steps}
     for row in applied:
         step = shipped.get(row["number"])
@@ -206,26 +206,26 @@ def _refuse_unknown(owner: str, steps: Sequence[Step], applied: Sequence[Row]) -
             reason = (
                 "a newer release has applied it, and this one cannot work without what it removed"
             )
-            raise BadMigration(owner, row["name"], f"{reason}; upgrade the code")
+            raise BadMigration(package, row["name"], f"{reason}; upgrade the code")
         if step is not None and row["checksum"] != step.checksum:
             reason = "the file was changed after it had been applied; add a new one instead"
-            raise BadMigration(owner, step.name, reason)
+            raise BadMigration(package, step.name, reason)
 
 
-def _summary(owner: str, functions: Sequence[str]) -> list[str]:
-    """Return one name for all functions of an owner, which are applied together."""
+def _summary(package: str, functions: Sequence[str]) -> list[str]:
+    """Return one name for all functions of a package, which are applied together."""
     match functions:
         case []:
             return []
         case [name]:
-            return [f"{owner}/functions/{name}"]
+            return [f"{package}/functions/{name}"]
         case _:
-            return [f"{owner}/functions ({len(functions)})"]
+            return [f"{package}/functions ({len(functions)})"]
 
 
 async def _adopt(connection: Connection, step: Step) -> None:
     async with connection.transaction():
-        await connection.execute(FORGET_MIGRATIONS, step.owner)
+        await connection.execute(FORGET_MIGRATIONS, step.package)
         await _record(connection, step)
 
 
@@ -233,14 +233,14 @@ async def _apply(connection: Connection, step: Step) -> str:
     async def run() -> str:
         await connection.execute(step.script, timeout=_TIMEOUT_SECONDS)
         await _record(connection, step)
-        return f"{step.owner}/{step.name}"
+        return f"{step.package}/{step.name}"
 
     return await _in_transaction(connection, run)
 
 
 async def _apply_functions(connection: Connection, plan: Plan) -> list[str]:
     return await _in_transaction(
-        connection, lambda: apply_functions(connection, plan.owner, plan.functions)
+        connection, lambda: apply_functions(connection, plan.package, plan.functions)
     )
 
 
@@ -261,4 +261,4 @@ async def _in_transaction(connection: Connection, work: Callable[[], Awaitable[T
 
 
 async def _record(connection: Connection, step: Step) -> None:
-    await connection.execute(RECORD_MIGRATION, step.owner, step.number, step.name, step.checksum)
+    await connection.execute(RECORD_MIGRATION, step.package, step.number, step.name, step.checksum)

@@ -1,4 +1,4 @@
-"""Migrations as files: `migrations/NNNN_name.sql` of an owner, in two halves.
+"""Migrations as files: `migrations/NNNN_name.sql` of a package, in two halves.
 
 A `pre` step adds what a release needs and leaves the previous release working. A `post` step,
 `NNNN_post_name.sql`, removes what only the previous release needed. Reading, no database.
@@ -20,9 +20,9 @@ _REPLACES = re.compile(r"^-- replaces: (.+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One file of one owner."""
+    """One file of one migration package."""
 
-    owner: str
+    package: str
     number: int
     name: str
     script: LiteralString
@@ -48,23 +48,23 @@ def is_post(name: str) -> bool:
     return _POST.match(name) is not None
 
 
-def read_steps(owner: str) -> list[Step]:
-    """Return the steps that the package `owner` ships, in order."""
-    names = sorted(entry.name for entry in (files(owner) / "migrations").iterdir())
-    steps = [_read(owner, name) for name in names if name.endswith(".sql")]
+def read_steps(package: str) -> list[Step]:
+    """Return the steps that a migration package ships, in order."""
+    names = sorted(entry.name for entry in (files(package) / "migrations").iterdir())
+    steps = [_read(package, name) for name in names if name.endswith(".sql")]
     for expected, step in enumerate(steps, start=1):
         if step.number != expected:
-            raise BadMigration(owner, step.name, f"number {expected:04} was expected here")
+            raise BadMigration(package, step.name, f"number {expected:04} was expected here")
     return steps
 
 
-def _read(owner: str, name: str) -> Step:
+def _read(package: str, name: str) -> Step:
     match = _NAME.fullmatch(name)
     if match is None:
-        raise BadMigration(owner, name, "the name must look like 0001_what_it_does.sql")
+        raise BadMigration(package, name, "the name must look like 0001_what_it_does.sql")
     return Step(
-        owner=owner,
+        package=package,
         number=int(match["number"]),
         name=name.removesuffix(".sql"),
-        script=read_sql(owner, "migrations", name),
+        script=read_sql(package, "migrations", name),
     )

@@ -15,7 +15,7 @@ from penstock.kernel.operate import cancel, hold
 from penstock.kernel.sweep import rescue
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Connection, Row, connect
-from tests.database import OWNERS, run_sql
+from tests.database import MIGRATION_PACKAGES, run_sql
 from tests.domains.payments.scene import AT_FOUR, Scene, a_payment
 from tests.kernel.scene import attempt_once, end, put, take
 
@@ -93,7 +93,7 @@ async def test_the_tables_of_the_document_have_its_columns(
 @pytest.mark.covers("A55", "A94")
 async def test_a_migrated_database_has_a_row_for_payments(empty_dsn: str) -> None:
     connection = await connect(empty_dsn)
-    await migrate(connection, OWNERS)
+    await migrate(connection, MIGRATION_PACKAGES)
 
     row = await connection.fetchrow("SELECT * FROM penstock.exec_rate_config")
 
@@ -127,7 +127,7 @@ async def test_the_view_of_an_older_kernel_is_replaced(dsn: str) -> None:
         " AND name LIKE '%exec_rate_config%'",
     )
 
-    await migrate(connection, OWNERS, post=True)
+    await migrate(connection, MIGRATION_PACKAGES, post=True)
     await connection.execute(TUNING[0])
 
     assert (await read_lane(connection, "payment")).batch_size == 1000

@@ -44,7 +44,7 @@ from penstock.postgres.embedded import Server, running
 from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Pool, connect, database_away, open_pool
-from tests.database import OWNERS, copy_database, database_dsn, run_sql
+from tests.database import MIGRATION_PACKAGES, copy_database, database_dsn, run_sql
 from tests.fault.outbox_seeds.children import (
     ApiArguments,
     SimulatorArguments,
@@ -204,7 +204,7 @@ async def opened_site(forks: ForkServer) -> AsyncGenerator[Site]:
 async def _make_template(dsn: str) -> None:
     await run_sql(dsn, f"CREATE DATABASE {TEMPLATE}")
     db = await connect(database_dsn(dsn, TEMPLATE))
-    await migrate(db, OWNERS)
+    await migrate(db, MIGRATION_PACKAGES)
     policy = {
         "lease": LEASE,
         "max_attempts": MAX_ATTEMPTS,

@@ -14,7 +14,7 @@ from penstock.postgres.cluster import launch
 from penstock.postgres.embedded import running
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Pool, connect, open_pool
-from tests.database import OWNERS, wait_until_up
+from tests.database import MIGRATION_PACKAGES, wait_until_up
 from tests.e2e.command import Command, clean_environment, penstock
 from tests.e2e.test_worker import kill_and_wait
 from tests.integrations.kafka.process import quick
@@ -149,7 +149,7 @@ async def test_a_database_that_goes_away_and_comes_back_misses_nothing(
 ) -> None:
     with running(tmp_path_factory.mktemp("killed")) as server:
         connection = await connect(server.dsn)
-        await migrate(connection, OWNERS)
+        await migrate(connection, MIGRATION_PACKAGES)
         await connection.close()
         with penstock(*CONSUME, folder=tmp_path, environment=at(stream, server.dsn)) as consume:
             consume.wait_for("consumer.started")

@@ -1,4 +1,4 @@
--- Remove an owner's applied steps from the migration table; one step that replaces them all
+-- Remove a package's applied steps from the migration table; one step that replaces them all
 -- follows.
 DELETE FROM penstock.migration
 WHERE owner = $1;

@@ -1,4 +1,4 @@
--- The migrations applied for one owner, to compare with those of this release.
+-- The migrations applied for one package, to compare with those of this release.
 SELECT number, name, checksum
 FROM penstock.migration
 WHERE owner = $1

@@ -5,7 +5,7 @@ from pathlib import Path
 from penstock.postgres.history import record_history
 
 
-class Owner:
+class MigrationPackage:
     """A package named `name` inside `folder`, which is on the path."""
 
     def __init__(self, folder: Path, name: str) -> None:
