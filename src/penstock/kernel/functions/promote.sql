@@ -5,17 +5,17 @@ CREATE OR REPLACE FUNCTION penstock.promote(in_lane integer, keys text[]) RETURN
 LANGUAGE plpgsql AS $$
 DECLARE
     promoted text[] := penstock.promote_followers(in_lane, keys);
-    lonely text[] := ARRAY(SELECT unnest(keys) EXCEPT SELECT unnest(promoted));
+    unpromoted text[] := ARRAY(SELECT unnest(keys) EXCEPT SELECT unnest(promoted));
     locked text[];
 BEGIN
-    IF cardinality(lonely) = 0 THEN
+    IF cardinality(unpromoted) = 0 THEN
         RETURN 0;
     END IF;
     -- Lock in one statement and read again in the next: a follower that was parked in between is
     -- visible then. A key that a producer has locked is tried again later, without waiting.
     WITH found AS (
         SELECT order_key FROM penstock.active_key
-        WHERE lane_id = in_lane AND order_key = ANY (lonely)
+        WHERE lane_id = in_lane AND order_key = ANY (unpromoted)
         FOR UPDATE SKIP LOCKED
     )
     SELECT coalesce(array_agg(order_key), '{}') INTO locked FROM found;
@@ -24,7 +24,7 @@ BEGIN
     WHERE lane_id = in_lane
         AND order_key = ANY (ARRAY(SELECT unnest(locked) EXCEPT SELECT unnest(promoted)));
     INSERT INTO penstock.vacated_key (lane_id, order_key)
-    SELECT in_lane, k FROM (SELECT unnest(lonely) EXCEPT SELECT unnest(locked)) AS missed (k)
+    SELECT in_lane, k FROM (SELECT unnest(unpromoted) EXCEPT SELECT unnest(locked)) AS missed (k)
     ON CONFLICT DO NOTHING;
-    RETURN cardinality(lonely) - cardinality(locked);
+    RETURN cardinality(unpromoted) - cardinality(locked);
 END $$;
