@@ -36,7 +36,7 @@ class Swept:
 
     rescued: int = 0
     expired: int = 0
-    lines_moved: int = 0
+    keys_promoted: int = 0
     replayed: int = 0
     examined: int = 0  # Items of which retention has decided whether they are kept.
 
@@ -67,7 +67,7 @@ async def sweep(pool: Pool, *, meter: Meter, log: Logger, now: datetime | None =
         swept = Swept(
             rescued=await rescue(db, meter=meter, now=now) if due["has_expired_leases"] else 0,
             expired=await expire(db, now=now) if due["has_passed_deadlines"] else 0,
-            lines_moved=(await promote_vacated(db)).keys if due["has_vacated_keys"] else 0,
+            keys_promoted=(await promote_vacated(db)).keys if due["has_vacated_keys"] else 0,
             replayed=await continue_replays(db, now=now) if due["has_replays"] else 0,
             examined=(await _trim(db, log=log, now=now) if due["has_days_to_trim"] else 0)
             + (await trim_retained(db, now=now) if due["has_retained_items"] else 0),
