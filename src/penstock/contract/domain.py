@@ -36,7 +36,10 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One table of the dashboard: its title and its rows, read from the database."""
+    """One table of the dashboard: its title and its rows, read from the database.
+
+    No dashboard shows it yet.
+    """
 
     title: str
     read: Callable[[Connection], Awaitable[Sequence[Mapping[str, object]]]]
