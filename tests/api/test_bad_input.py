@@ -1,4 +1,4 @@
-"""Whatever is wrong with a request is told with the field's name, and nothing is written."""
+"""Whatever is wrong with a request is reported with the field's name, and nothing is written."""
 
 import gzip
 import json

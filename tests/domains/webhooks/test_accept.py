@@ -426,10 +426,10 @@ async def test_the_body_has_type_time_and_source(tenant: Tenant) -> None:
         told = await tenant.send("order.paid", {"a": 1}, source="shop", id="e1")
         (request,) = await receiver.wait_for(1)
 
-    envelope = json.loads(request.body)
-    assert list(envelope) == ["id", "type", "source", "timestamp", "data"]
-    assert envelope["timestamp"].startswith(told["accepted_at"][:19])
-    assert (envelope["id"], envelope["type"], envelope["source"]) == ("e1", "order.paid", "shop")
+    body = json.loads(request.body)
+    assert list(body) == ["id", "type", "source", "timestamp", "data"]
+    assert body["timestamp"].startswith(told["accepted_at"][:19])
+    assert (body["id"], body["type"], body["source"]) == ("e1", "order.paid", "shop")
     assert request.method == "POST"
     assert request.headers["content-type"] == "application/json"
 

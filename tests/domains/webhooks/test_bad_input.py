@@ -1,4 +1,4 @@
-"""Whatever is wrong with a request is told with the field's name, and nothing is kept."""
+"""Whatever is wrong with a request is reported with the field's name, and nothing is kept."""
 
 import json
 from typing import Any

@@ -19,7 +19,7 @@ def compose_with(data: str | bytes, *, source: str | None = None) -> bytes:
     )
 
 
-def test_the_envelope_is_known_to_the_byte() -> None:
+def test_the_body_is_known_to_the_byte() -> None:
     """Receivers may compare or store bodies; a change of form is a change for all of them."""
     assert compose_with('{"a": 1}', source="shop") == (
         b'{"id":"evt_1","type":"order.paid","source":"shop",'

@@ -64,7 +64,7 @@ def test_a_cooldown_is_seconds_or_a_date(value: str | None, cooldown: timedelta 
 
 @given(value=st.text() | st.text(alphabet="0123456789 :,+-JanTueGMT"))
 @settings(max_examples=300, derandomize=True, database=None, deadline=None)
-def test_whatever_an_endpoint_says_a_rest_is_within_a_day(value: str) -> None:
+def test_whatever_an_endpoint_says_a_cooldown_is_within_a_day(value: str) -> None:
     """The endpoint is a stranger: its header must neither raise nor stop the subscription."""
     cooldown = read_retry_after(value, now=NOW)
 

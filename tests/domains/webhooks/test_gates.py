@@ -365,7 +365,7 @@ async def test_an_endpoint_that_sends_retry_after_gets_a_cooldown(
 
 
 @pytest.mark.covers("B69")
-async def test_a_rest_may_be_given_as_a_date(timed: Tenant, clock: FakeClock) -> None:
+async def test_a_cooldown_may_be_given_as_a_date(timed: Tenant, clock: FakeClock) -> None:
     ends_at = datetime.now(UTC) + HOUR
     answer = Reply(429, headers={"Retry-After": format_datetime(ends_at, usegmt=True)})
     async with receiving(answers=[answer]) as receiver:
@@ -381,7 +381,7 @@ async def test_a_rest_may_be_given_as_a_date(timed: Tenant, clock: FakeClock) ->
 
 @pytest.mark.covers("B69")
 @pytest.mark.parametrize("value", ["86401", "999999999999999999999", "31536000"])
-async def test_a_rest_lasts_a_day_at_most(timed: Tenant, clock: FakeClock, value: str) -> None:
+async def test_a_cooldown_lasts_a_day_at_most(timed: Tenant, clock: FakeClock, value: str) -> None:
     """A slip must not stop an endpoint for a year."""
     async with receiving(answers=[Reply(503, headers={"Retry-After": value}), 200]) as receiver:
         await timed.subscribe(receiver.url)

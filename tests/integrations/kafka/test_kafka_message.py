@@ -1,4 +1,4 @@
-"""An event as a message: what is written is read, and what cannot be an event is told why."""
+"""An event as a message: what is written is read; what is no event is refused with a reason."""
 
 import re
 from contextlib import suppress

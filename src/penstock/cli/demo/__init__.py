@@ -1,4 +1,4 @@
-"""`penstock demo`: payments from the intake to the rail, with events and mails, all counted."""
+"""`penstock demo`: payments from scheduling to the rail, with events and mails, all counted."""
 
 from penstock.cli.demo.command import demo
 

@@ -22,7 +22,7 @@ from tests.domains.payments.executing.scene import LEASE_OVER, Scene, ledger_out
 from tests.domains.payments.scene import read_gauge
 
 SECRET = "what the rail signs with"
-TELL = {"event": True, "mail": "ada@example.org"}
+NOTIFY = {"event": True, "mail": "ada@example.org"}
 
 
 @pytest.mark.covers("A15")
@@ -83,7 +83,7 @@ async def test_a_result_that_the_database_refuses_is_kept_and_applied_once(
     scene: Scene, ledger: Ledger
 ) -> None:
     """The rail has paid, so the outbox must not fail because the payment could not be moved."""
-    await scene.schedule("p-1", notify=TELL)
+    await scene.schedule("p-1", notify=NOTIFY)
     await scene.run_payments()
     await refuse_moves(scene)
     await scene.run()
@@ -210,7 +210,7 @@ async def test_a_rejected_payment_that_is_released_and_paid_is_settled(
 
 
 async def test_requested_notifications_are_sent_once_by_event_and_mail(scene: Scene) -> None:
-    await scene.schedule("p-1", notify=TELL)
+    await scene.schedule("p-1", notify=NOTIFY)
     await scene.schedule("p-2")
 
     await scene.run()
@@ -234,7 +234,7 @@ async def test_a_payment_that_is_only_accepted_sends_one_notification(
 ) -> None:
     """Its status has not changed: the rail has only given it a reference."""
     ledger.orders += ["accept"]
-    await scene.schedule("p-1", notify=TELL)
+    await scene.schedule("p-1", notify=NOTIFY)
 
     await scene.run()
 
@@ -247,7 +247,7 @@ async def test_a_status_that_comes_again_after_another_is_notified_again(
 ) -> None:
     """Otherwise the last word of a subscriber would be `unknown`."""
     ledger.orders += ["REJECTED", "drop", "REJECTED"]
-    await scene.schedule("p-1", notify=TELL)
+    await scene.schedule("p-1", notify=NOTIFY)
     await scene.run()
     await release(scene, "p-1")
     await scene.run()
@@ -263,7 +263,7 @@ async def test_a_status_that_comes_again_after_another_is_notified_again(
 
 async def test_follow_ups_are_there_before_the_item_is_done(scene: Scene) -> None:
     """A crash between the two must not lose them, and a repeat must not send them again."""
-    await scene.schedule("p-1", notify=TELL)
+    await scene.schedule("p-1", notify=NOTIFY)
     await scene.execute_and_die()
     assert [kind for kind, _ in await scene.events()] == ["payment.processing"]
     assert len(await scene.mails()) == 1
@@ -289,7 +289,7 @@ async def test_a_refused_payment_sends_a_notification(scene: Scene) -> None:
 async def test_a_failed_notification_does_not_stop_a_payment(scene: Scene) -> None:
     """An event that is lost is an error in the log; a payment that is late costs money."""
     await scene.app.pool.execute("ALTER TABLE penstock.webhook_event_id ADD CHECK (false)")
-    await scene.schedule("p-1", notify=TELL)
+    await scene.schedule("p-1", notify=NOTIFY)
     await scene.spoil("p-1", notify={"event": True, "mail": "not an address"})
 
     await scene.run_payments()
@@ -306,7 +306,7 @@ async def test_a_notification_is_not_lost_to_an_error_that_passes(
 ) -> None:
     """Nothing is wrong with it: the attempt is repeated, and then there is one of each."""
     await fail_events(scene, condition)
-    await scene.schedule("p-1", notify=TELL)
+    await scene.schedule("p-1", notify=NOTIFY)
 
     (failed,) = await scene.run_payments()
     assert isinstance(failed.outcome, Retry)
@@ -322,7 +322,7 @@ async def test_a_notification_is_not_lost_to_an_error_that_passes(
 
 async def test_a_result_is_kept_while_its_notification_cannot_be_accepted(scene: Scene) -> None:
     """The rail has paid: the payment is moved a minute later, with its notification."""
-    await scene.schedule("p-1", notify=TELL)
+    await scene.schedule("p-1", notify=NOTIFY)
     await scene.run_payments()
     await fail_events(scene, "lock_not_available")
     await scene.run()
@@ -339,7 +339,7 @@ async def test_a_worker_of_the_outbox_alone_sends_the_notifications_of_a_result(
     scene: Scene, dsn: str, *, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is sent about a payment must not depend on which worker has talked to its rail."""
-    await scene.schedule("p-1", notify=TELL)
+    await scene.schedule("p-1", notify=NOTIFY)
     await scene.run_payments()
 
     with only_domain("outbox", monkeypatch):
@@ -370,7 +370,7 @@ async def test_a_result_that_the_state_machine_refuses_changes_nothing_and_is_lo
     scene: Scene,
 ) -> None:
     """Such as one of a domain that pays in place of the outbox, and has made a mistake."""
-    await scene.schedule("p-1", notify=TELL)
+    await scene.schedule("p-1", notify=NOTIFY)
     await scene.run()
     outbox_id = (await scene.payment("p-1"))["outbox_id"]
     settled = PaymentResult(payment_id="p-1", outbox_id=outbox_id, status="SETTLED")
@@ -488,7 +488,7 @@ async def test_a_payment_that_was_in_doubt_and_is_with_the_rail_is_processing_ag
 ) -> None:
     """Subscribers must expect it: `unknown` is not the end, and `processing` comes twice."""
     ledger.orders += ["drop", "accept"]
-    await scene.schedule("p-1", notify=TELL)
+    await scene.schedule("p-1", notify=NOTIFY)
     await scene.run()
     assert (await resolve(scene, "p-1", "again")).status_code == 200
 

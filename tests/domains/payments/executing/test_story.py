@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from tests.domains.outbox.sending.ledger import Ledger
 from tests.domains.payments.executing.scene import Scene
 
-TELL = {"event": True, "mail": "ada@example.org"}
+NOTIFY = {"event": True, "mail": "ada@example.org"}
 # Within the horizon of slots.
 SOON = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(days=2)
 
@@ -15,7 +15,7 @@ async def test_a_payment_is_shown_with_what_happened_in_each_domain(
 ) -> None:
     """Whoever is asked where the money is needs one page, not five."""
     ledger.orders += ["BUSY"]
-    await scene.schedule("p-1", "p-2", notify=TELL)
+    await scene.schedule("p-1", "p-2", notify=NOTIFY)
     await scene.run()
     scene.clock.advance(timedelta(hours=1))
     await scene.run()

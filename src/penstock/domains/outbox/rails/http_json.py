@@ -145,7 +145,7 @@ class HttpJsonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     query: QueryConfig | None = None
     idempotency_header: str | None = None
     secret_header: str = "Authorization"  # noqa: S105  The name of a header.
-    secret_prefix: str = "Bearer "  # noqa: S105  What stands before the secret.
+    secret_prefix: str = "Bearer "  # noqa: S105  Written before the secret.
     key_valid_for_seconds: Seconds | None = None
     not_found_is_final_after_seconds: Seconds | None = None
     is_asynchronous: bool = False

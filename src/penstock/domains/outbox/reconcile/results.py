@@ -416,7 +416,8 @@ class Results:
         except StateConflict:
             return False
         if is_in_doubt:
-            # Put off when the instruction was released: the next question comes at once.
+            # Its lookup was deferred when the instruction was released: the next question comes at
+            # once.
             await forget_lookup(db, item_id)
         else:
             self.log.error("instruction.blocked", item_id=item_id, reason=reason)
