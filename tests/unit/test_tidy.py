@@ -42,6 +42,7 @@ PROSE = sorted(
             for path in folder.rglob(f"*.{ending}")
         ),
         *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "docs").rglob("*.svg"),
         *ROOT.glob("*.md"),
     )
     if not KEPT & {path, *path.parents}
