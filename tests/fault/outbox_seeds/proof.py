@@ -37,6 +37,8 @@ ORDER BY i.participant_id, i.sequence_id
 # What a failed run leaves for a person, besides the ledger, the plan and the logs.
 TRACES: Mapping[str, LiteralString] = {
     "archive": "SELECT * FROM penstock.outbox_attempt ORDER BY outbox_id, created_at, attempt_id",
+    "seals": "SELECT seal_no, kind, sealed_at, last_xid, last_attempt_id, attempt_ids, row_hashes"
+    " FROM penstock.outbox_seal ORDER BY seal_no",
     "attempts": "SELECT * FROM penstock.attempt ORDER BY item_id, attempt",
     "late results": "SELECT * FROM penstock.late_result ORDER BY item_id",
     "held": "SELECT * FROM penstock.held ORDER BY id",
