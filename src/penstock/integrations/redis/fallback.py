@@ -105,18 +105,23 @@ class FallbackGate:
         return await self._local.enter_all(limits)
 
     async def leave_all(self, admission: Admission) -> None:
-        """Return the permits to the gate that gave them."""
-        if not admission.permits:
+        """Return the permits to the gates that gave them.
+
+        A batch may have entered before and after Redis became unavailable.
+        """
+        local = tuple(permit for permit in admission.permits if permit.is_local)
+        shared = tuple(permit for permit in admission.permits if not permit.is_local)
+        if local:
+            await self._local.leave_all(Admission(wait=0, permits=local))
+        if not shared:
             return
-        if admission.permits[0].is_local:
-            await self._local.leave_all(admission)
-        elif self._unavailable_since is None:
+        if self._unavailable_since is None:
             try:
-                await self._shared.leave_all(admission)
+                await self._shared.leave_all(Admission(wait=0, permits=shared))
             except RedisUnavailable as exc:
                 self._fall_back(exc)
         else:
-            for permit in admission.permits:
+            for permit in shared:
                 self._shared.return_later(permit)
 
     async def inspect(self, key: str) -> KeyStatus:
