@@ -21,9 +21,9 @@ OWNER = SOURCE / "kernel" / "lease.py"
 FIELDS = {each.name for cls in (HeldLease, HeldLeases) for each in dataclasses.fields(cls)}
 
 
-def lease(token: int, *, items: int, began_at: float = 10.0) -> Lease:
+def lease(token: int, *, items: int, began_at: float = 10.0, suspended: float = 0.0) -> Lease:
     held = [claimed(n) for n in range(items)]
-    return Lease(token=token, claimed_at=NOON, items=held, began_at=began_at)
+    return Lease(token=token, claimed_at=NOON, items=held, began_at=began_at, suspended=suspended)
 
 
 def end(held: HeldLease, number: int, *, now: float) -> bool:
@@ -126,6 +126,15 @@ def test_a_lease_counts_its_age_from_the_claim() -> None:
 
     assert held.may_be_lost(3 * SECOND, now=10.0)
     assert not held.may_be_lost(5 * SECOND, now=10.0)
+
+
+def test_a_lease_ages_while_the_machine_is_suspended() -> None:
+    """The monotonic clock stops, the boot clock does not: also between the claim and its answer."""
+    before = HeldLeases().add(lease(1, items=1, began_at=6.0, suspended=100.0))
+    meanwhile = HeldLeases().add(lease(2, items=1, began_at=6.0, suspended=0.0))
+
+    assert not before.may_be_lost(5 * SECOND, now=110.0)
+    assert meanwhile.may_be_lost(5 * SECOND, now=110.0)
 
 
 def test_a_renewed_lease_is_renewed_again_only_when_it_has_aged() -> None:

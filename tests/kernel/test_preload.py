@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock import Item
 from penstock.kernel.enqueue import enqueue_many
-from penstock.kernel.inspect import balance
+from penstock.kernel.inspect import balance, read_attempts
 from penstock.kernel.item import NewItem
 from penstock.kernel.kind import Kind
 from penstock.kernel.lane import Lane
@@ -64,6 +64,54 @@ async def test_items_are_returned_unstarted_when_the_preload_fails(
     assert tries > 1
     assert await outcomes_of(db, accepted.id) == ["done"]
     assert (await balance(db)).is_even
+
+
+async def test_an_item_that_cannot_be_preloaded_fails_alone(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """Its attempts are counted, so that it dies in the end; what runs is not cancelled."""
+    got: set[int] = set()
+    handled = asyncio.Event()
+
+    async def preload(_: Connection, items: Sequence[Item[int]]) -> Sequence[int]:
+        if any(item.payload == 13 for item in items):
+            raise ValueError("unlucky")
+        return [item.payload for item in items]
+
+    async def handle(item: Item[int]) -> None:
+        got.add(item.payload)
+        if len(got) == 19:
+            handled.set()
+
+    accepted = await enqueue_many(db, lane.name, [NewItem(payload=n) for n in range(20)])
+    kind = Kind(lane=lane.name, payload_type=int, handle=handle, preload=preload)
+    await run_until(worker_of(dsn, pool, kind), handled)
+
+    assert got == set(range(20)) - {13}
+    first, *_ = await read_attempts(db, accepted[13].id)
+    assert (first.outcome, (first.reason or "")[:13]) == ("retry", "ValueError in")
+
+
+async def test_a_preload_that_returns_too_few_payloads_is_repeated_for_each_item(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    got: list[int] = []
+    handled = asyncio.Event()
+
+    async def preload(_: Connection, items: Sequence[Item[int]]) -> Sequence[int]:
+        return [item.payload for item in items][:1]
+
+    async def handle_many(items: list[Item[int]]) -> list[None]:
+        got.extend(item.payload for item in items)
+        if len(got) == 3:
+            handled.set()
+        return [None] * len(items)
+
+    await enqueue_many(db, lane.name, [NewItem(payload=n) for n in range(3)])
+    kind = Kind(lane=lane.name, payload_type=int, handle_many=handle_many, preload=preload)
+    await run_until(worker_of(dsn, pool, kind), handled)
+
+    assert sorted(got) == [0, 1, 2]
 
 
 async def test_a_payload_of_another_type_is_dead_and_the_others_are_preloaded(

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from typing import NoReturn
 
 import msgspec
 import pytest
@@ -325,13 +326,34 @@ async def test_a_repeated_partial_settle_does_not_take_an_item_from_its_next_hol
 # ---------------------------------------------------------------- handlers are not trusted
 
 ABSURD = timedelta.max
+
+
+class Mute(Exception):
+    """An exception that expects an argument, and was raised without one."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Broken(dict[str, object]):
+    """A result that cannot be read."""
+
+    def items(self) -> NoReturn:
+        raise RuntimeError("broken")
+
+    def __iter__(self) -> NoReturn:
+        raise RuntimeError("broken")
+
+
 GARBAGE: dict[str, tuple[Outcome, str]] = {
     "reason with NUL": (Retry("a\x00b"), "retry"),
     "reason with a lone surrogate": (Dead("\ud800"), "dead"),
     "reason far too long": (Hold("x" * 1_000_000), "hold"),
     "reason no text": (Retry(ValueError("boom")), "retry"),  # pyright: ignore[reportArgumentType]
+    "reason without a text": (Retry(Mute()), "retry"),  # pyright: ignore[reportArgumentType]
     "reason missing": (Dead(None), "dead"),  # pyright: ignore[reportArgumentType]
     "result without JSON": (Done(object()), "done"),
+    "result with an attribute that raises": (Done(Broken()), "done"),
     "result of raw bytes that are no JSON": (Done(msgspec.Raw(b"{")), "done"),
     "result with NUL": (Done({"a\x00": "b\x00"}), "done"),
     "result with a lone surrogate": (Done("\ud800"), "done"),

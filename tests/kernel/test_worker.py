@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic
@@ -771,24 +771,158 @@ async def test_a_payload_of_another_type_is_dead_and_the_handler_never_sees_it(
     assert (await reason_of(db, wrong) or "").startswith("payload: Expected `int`")
 
 
-async def test_a_handler_that_cancels_itself_costs_its_attempt_and_no_more(
-    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+async def take(duration: timedelta) -> None:
+    """Take so long, as a call of another system does."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(duration.total_seconds()):
+            await asyncio.Event().wait()
+
+
+class Panic(BaseException):
+    """What extensions in other languages raise, which no `except Exception` catches."""
+
+
+@pytest.mark.parametrize("failure", [asyncio.CancelledError, Panic, SystemExit])
+async def test_whatever_a_handler_raises_costs_its_attempt_and_no_more(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane, failure: type[BaseException]
 ) -> None:
-    """Libraries let a CancelledError escape; the items that wait behind must not wait for ever."""
+    """Libraries let a CancelledError escape; the items that wait behind must not wait for ever.
+
+    Before it, the items are quick, so that many are held; it is slow, so that none is claimed.
+    """
     lane = await set_lane(db, lane.name, who="test", concurrency=1)
-    first = await send(db, lane, 0)
-    others = [await send(db, lane, n) for n in range(1, 20)]
+    numbers = [NewItem(payload=number) for number in range(300)]
+    fails = (await enqueue_many(db, lane.name, numbers))[200].id
     recorder = Recorder()
 
     async def handle(item: AnyItem) -> None:
-        if item.id == first and item.attempt == 1:
-            raise asyncio.CancelledError
+        if item.id == fails and item.attempt == 1:
+            await take(SECOND)
+            raise failure
+        await take(SECOND / 1_000)
         await recorder(item)
 
-    async with running(worker_of(dsn, pool, kind_of(lane, handle), poll_interval=SECOND / 10)):
-        await recorder.has(len(others))
+    async with running(worker_of(dsn, pool, kind_of(lane, handle), poll_interval=NEVER)):
+        await recorder.has(len(numbers) - 1)
 
-    assert (await outcomes_of(db, first))[0] == "retry"
+    assert (await outcomes_of(db, fails))[0] == "retry"
+
+
+async def test_an_item_that_waits_for_its_start_is_not_forgotten_when_its_lane_fails(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    lane = await set_lane(db, lane.name, who="test", pre_start_buffer=HOUR)
+    waiting = await send(db, lane, 1, due_at=datetime.now(UTC) + SECOND)
+    recorder = Recorder()
+    claims = 0
+
+    async def may_claim(_: Connection) -> bool:
+        nonlocal claims
+        claims += 1
+        if claims == 2:
+            raise ValueError("a domain's own function")
+        return True
+
+    kind = replace(kind_of(lane, recorder), may_claim=may_claim)
+    with capture_logs() as lines:
+        async with running(worker_of(dsn, pool, kind)):
+            await until_state(db, waiting, "leased")
+            await send(db, lane, 2)
+            await recorder.has(2)
+
+    assert "task.failed" in {line["event"] for line in lines}
+    assert await outcomes_of(db, waiting) == ["done"]
+    assert (await balance(db)).is_even
+
+
+async def test_a_statement_that_fails_stops_neither_the_worker_nor_what_runs(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """Such as one that an operator has cancelled, or that has waited too long for a lock."""
+    first = await send(db, lane, 1)
+    is_running, may_end = asyncio.Event(), asyncio.Event()
+    recorder = Recorder()
+
+    async def handle(item: AnyItem) -> None:
+        is_running.set()
+        await may_end.wait()
+        await recorder(item)
+
+    async def has_failed() -> bool:
+        await db.execute("SELECT")
+        return {"cycle.failed", "poll.failed"} <= {line["event"] for line in lines}
+
+    with capture_logs() as lines:
+        async with running(worker_of(dsn, pool, kind_of(lane, handle), poll_interval=SECOND / 20)):
+            await is_running.wait()
+            await db.execute("ALTER TABLE penstock.lane RENAME TO lane_away")
+            await db.execute("SELECT pg_notify('penstock', $1)", str(lane.lane_id))
+            await until(has_failed)
+            await db.execute("ALTER TABLE penstock.lane_away RENAME TO lane")
+            may_end.set()
+            second = await send(db, lane, 2)
+            await recorder.has(2)
+
+    assert [await outcomes_of(db, each) for each in (first, second)] == [["done"], ["done"]]
+
+
+async def test_a_lease_is_renewed_after_the_clock_was_set_back_by_more_than_its_duration(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """One lease that ended before its claim would be refused, and no lease be renewed with it."""
+    await set_lane(db, lane.name, who="test", lease=SECOND)
+    await send(db, lane, 1)
+    is_running, may_end = asyncio.Event(), asyncio.Event()
+
+    async def handle(_: AnyItem) -> None:
+        is_running.set()
+        await may_end.wait()
+
+    async with running(worker_of(dsn, pool, kind_of(lane, handle))):
+        await is_running.wait()
+        # As if the database's clock had been set back by an hour since the claim.
+        ahead_until = await db.fetchval(
+            "UPDATE penstock.lease SET claimed_at = now() + interval '1 hour',"
+            " expires_at = now() + interval '1 hour 1 millisecond' RETURNING expires_at"
+        )
+
+        async def is_renewed() -> bool:
+            return bool(
+                await db.fetchval("SELECT expires_at > $1 FROM penstock.lease", ahead_until)
+            )
+
+        await until(is_renewed)
+        may_end.set()
+
+
+class Mute(Exception):
+    """An exception that expects an argument, and was raised without one."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@pytest.mark.parametrize("takes_batch", [False, True])
+async def test_an_exception_without_a_text_costs_its_attempt_and_no_more(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane, takes_batch: bool
+) -> None:
+    lane = await set_lane(db, lane.name, who="test", error_detail="message")
+    fails, succeeds = await send(db, lane, 1), await send(db, lane, 2)
+
+    async def handle(item: AnyItem) -> None:
+        if item.id == fails:
+            raise Mute
+
+    async def handle_many(batch: list[AnyItem]) -> list[Exception | None]:
+        return [Mute() if item.id == fails else None for item in batch]
+
+    chosen = handle_many if takes_batch else handle
+    kind = kind_of(lane, chosen, takes_batch=takes_batch, when_unknown=Hold)
+    async with running(worker_of(dsn, pool, kind)):
+        await until_state(db, fails, "held")
+        await until_state(db, succeeds, "done")
+
+    assert (await reason_of(db, fails) or "").endswith(": <Mute>")
 
 
 async def test_an_invalid_return_value_does_not_stop_the_lane(

@@ -138,3 +138,11 @@ class SealBroken(Unavailable):
 
     def __str__(self) -> str:
         return f"the sealed secret of {self.about} cannot be opened: {self.reason}"
+
+
+def text_of(value: object) -> str:
+    """Return the text of a value of others, such as an exception; its class if it has none."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001  Its `__str__` may raise anything.
+        return f"<{type(value).__qualname__}>"

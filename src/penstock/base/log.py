@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TextIO, cast
 import structlog
 from structlog.typing import EventDict, Processor
 
-from penstock.base.errors import PenstockError
+from penstock.base.errors import PenstockError, text_of
 
 REDACTED = "[redacted]"
 MESSAGE_LENGTH_MAX = 200  # A line on a wide screen.
@@ -116,7 +116,7 @@ def describe(failure: BaseException) -> dict[str, str]:
     """
     shown = {"error": type(failure).__qualname__, "where": _place(failure)}
     if isinstance(failure, PenstockError):
-        shown["reason"] = str(failure)
+        shown["reason"] = text_of(failure)
     if isinstance(failure, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", failure)
         shown["reason"] = ", ".join(type(inner).__qualname__ for inner in group.exceptions)
@@ -149,7 +149,7 @@ def first_line(failure: BaseException) -> str:
 
     The redaction covers the usual shapes of secrets; it cannot know what else a message contains.
     """
-    lines = str(failure).splitlines()
+    lines = text_of(failure).splitlines()
     return _SECRET.sub(REDACTED, lines[0])[:MESSAGE_LENGTH_MAX] if lines else ""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.base.clock import suspended_seconds
 from penstock.kernel.item import Item, ItemId, LastAttempt
 from penstock.kernel.pace import LATE_MIN
 from penstock.postgres.clock import DatabaseClock
@@ -47,6 +48,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     limit_keys: dict[str, str] | None = None
     last: LastAttempt | None = None
     preloaded: Item[Any] | None = None  # As the handler gets it, after the kind's `preload`.
+    preload_failure: Exception | None = None  # What that raised for this item alone.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,7 @@ class Lease:
     items: list[Claimed]
     began_at: float = 0.0  # `claimed_at` on the monotonic clock of this process, within `error`.
     error: float = 0.0  # Seconds.
+    suspended: float = 0.0  # How long the machine had been suspended when the claim was sent.
     more_in: float | None = 0.0  # Seconds until the next claim can find items; None: no item waits.
     marks_starts: bool = False  # Whether an item may start only after its start mark is committed.
 
@@ -134,6 +137,8 @@ async def claim(
     from the answer.
     """
     clock = clock or DatabaseClock()
+    # Before the statement: a suspension while it is under way makes the lease older.
+    suspended = suspended_seconds()
     began_at = monotonic()
     due_at, item_id = cursor.start()
     rows = await db.fetch(
@@ -199,6 +204,7 @@ async def claim(
         items=items,
         began_at=clock.to_monotonic(first["claimed_at"]),
         error=clock.error,
+        suspended=suspended,
         more_in=first["wait_seconds"],
         marks_starts=first["marks_starts"],
     )

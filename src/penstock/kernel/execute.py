@@ -1,10 +1,12 @@
 """Run attempts of items and return their outcomes. Touches no database."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 from penstock.base.log import Logger
 from penstock.base.watchdog import Guard, Watchdog
+from penstock.kernel.blocking import StillRunning
 from penstock.kernel.claim import Claimed
 from penstock.kernel.failures import FailureLog
 from penstock.kernel.item import DONE, Dead, Done, Fence, Hold, Item, Outcome, Retry, Snooze
@@ -68,6 +70,8 @@ async def execute(
     `guard` limits the handler's time; it raises TimeoutError.
     """
     assert kind.handle is not None
+    if claimed.preload_failure is not None:
+        return _not_preloaded(claimed.preload_failure, claimed, failures)
     try:
         item = to_item(claimed, kind, token, fence=fence)
     except UNDECODABLE as refused:
@@ -77,9 +81,10 @@ async def execute(
             return _checked(await kind.handle(item), kind)
     except TimeoutError:
         return kind.when_unknown("timed out")
-    except (Exception, SystemExit) as failure:  # noqa: BLE001
-        # A handler may raise anything: that costs an attempt, never the worker. An interrupt is
-        # not the handler's: it is the second Ctrl-C of a person.
+    except BaseException as failure:
+        # A handler may raise anything: that costs an attempt, never the worker.
+        if not _is_of_handler(failure):
+            raise
         return kind.when_unknown(failures.add(failure, claimed.id))
 
 
@@ -97,6 +102,9 @@ async def execute_many(
     items: list[Item[Any]] = []
     outcomes: dict[int, Outcome] = {}
     for claimed in batch:
+        if claimed.preload_failure is not None:
+            outcomes[claimed.id] = _not_preloaded(claimed.preload_failure, claimed, failures)
+            continue
         try:
             items.append(to_item(claimed, kind, token, fence=fence))
         except UNDECODABLE as refused:
@@ -118,7 +126,9 @@ async def _handle_many(
             given = list(await kind.handle_many(items))
     except TimeoutError:
         return [kind.when_unknown("timed out")] * len(items)
-    except (Exception, SystemExit) as failure:  # noqa: BLE001  As in `execute`.
+    except BaseException as failure:
+        if not _is_of_handler(failure):
+            raise
         return [kind.when_unknown(failures.add(failure, items[0].id))] * len(items)
     if len(given) != len(items):
         reason = f"the handler returned {len(given)} outcomes for {len(items)} items"
@@ -129,6 +139,24 @@ async def _handle_many(
         else _checked(each, kind)
         for item, each in zip(items, given, strict=True)
     ]
+
+
+def _is_of_handler(failure: BaseException) -> bool:
+    """Return whether the handler itself has failed: its task is neither cancelled nor interrupted.
+
+    A handler that awaits what somebody else has cancelled raises CancelledError as well. An
+    interrupt is the second Ctrl-C of a person.
+    """
+    if isinstance(failure, asyncio.CancelledError):
+        task = asyncio.current_task()
+        is_cancelled = task is not None and task.cancelling() > 0
+        return not is_cancelled and not isinstance(failure, StillRunning)
+    return not isinstance(failure, KeyboardInterrupt | GeneratorExit)
+
+
+def _not_preloaded(failure: Exception, claimed: Claimed, failures: FailureLog) -> Retry:
+    """Return the outcome of an item whose preload has failed: its handler has not run."""
+    return Retry(failures.add(failure, claimed.id))
 
 
 def _checked(outcome: object, kind: AnyKind) -> Outcome:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from penstock.base.aio import TIMER_ROUNDING, finish, spawn
-from penstock.base.clock import boot_seconds, suspended_seconds
+from penstock.base.clock import boot_seconds
 from penstock.base.log import Logger
 from penstock.base.watchdog import Guard, Watchdog
 from penstock.kernel.blocking import StillRunning
@@ -109,7 +109,7 @@ class Executor:
 
     def receive(self, lease: Lease, group: asyncio.TaskGroup) -> None:
         """Hold a lease whose claim has committed, and start its items."""
-        held = self._hold(lease)
+        held = self.leases.add(lease)
         self.pace.received(monotonic(), claimed_at=lease.began_at)
         self._waiting.extend((held, claimed) for claimed in self.in_starting_order(lease))
         if self.is_stopping:
@@ -118,10 +118,7 @@ class Executor:
 
     def give_back(self, lease: Lease) -> None:
         """Hold a lease whose claim has committed, and return all its items unstarted."""
-        self._return(self._hold(lease), lease.items)
-
-    def _hold(self, lease: Lease) -> HeldLease:
-        return self.leases.add(lease, suspended=suspended_seconds())
+        self._return(self.leases.add(lease), lease.items)
 
     def apply(self, lane: Lane) -> None:
         """Go on with the current policy; a pause returns the items that have not started."""
@@ -189,8 +186,10 @@ class Executor:
         guard = self._watchdog.guard()
         try:
             while self._waiting and self._running <= self.lane.concurrency:
+                if len(self._waiting) > 1:
+                    # Before the item is taken: a group that is being cancelled starts no task.
+                    self._start_another(group)
                 held, claimed = self._waiting.popleft()
-                self._start_another(group)
                 if self.kind.handle_many is not None:
                     await self._run_many(held, claimed, guard)
                 elif self._is_limited(claimed):
@@ -205,8 +204,7 @@ class Executor:
             self.on_free()
 
     async def _run_one(self, held: HeldLease, claimed: Claimed, guard: Guard) -> None:
-        if claimed.start_in > 0 and not await self._until_start(held, claimed):
-            self._return(held, [claimed])
+        if claimed.start_in > 0 and not await self._reach_start(held, [claimed]):
             return
         began_at = monotonic()
         refusal = self._refusal(held, claimed, began_at)
@@ -241,14 +239,17 @@ class Executor:
             if self._waiting[0][1].start_in > start_in:
                 break
             batch.append(self._waiting.popleft()[1])
-        if first.start_in > 0 and not await self._until_start(held, first):
-            self._return(held, batch)
+        if first.start_in > 0 and not await self._reach_start(held, batch):
             return
         limited = [claimed for claimed in batch if self._is_limited(claimed)]
         if limited:
             batch = [claimed for claimed in batch if not self._is_limited(claimed)]
         if batch:
-            await self._run_batch(held, batch, guard)
+            try:
+                await self._run_batch(held, batch, guard)
+            except BaseException:
+                self._return(held, limited)
+                raise
         if limited:
             await self._run_parts(held, limited, guard)
 
@@ -288,8 +289,7 @@ class Executor:
 
     async def _run_limited(self, held: HeldLease, claimed: Claimed, guard: Guard) -> None:
         """Run an item once its limit keys admit it."""
-        if claimed.start_in > 0 and not await self._until_start(held, claimed):
-            self._return(held, [claimed])
+        if claimed.start_in > 0 and not await self._reach_start(held, [claimed]):
             return
         began_at = monotonic()
         refusal = self._refusal(held, claimed, began_at)
@@ -330,11 +330,10 @@ class Executor:
                         missing += 1
                         spawn(group, arrive(late))
         finally:
-            while not arrivals.empty():
-                left = arrivals.get_nowait()
-                if left.admitted is not None:
-                    self._end(held, left.claimed, RETURNED, began_at=left.at)
-                    await finish(self.gate.leave([left.admitted]), within=LEAVE_GRACE)
+            left = [arrivals.get_nowait() for _ in range(arrivals.qsize())]
+            admitted = [each for each in left if each.admitted is not None]
+            self._return(held, [each.claimed for each in admitted])
+            await self._leave_gate(admitted)
 
     async def _run_part(
         self, held: HeldLease, part: Sequence["_Arrival"], guard: Guard
@@ -343,16 +342,27 @@ class Executor:
         at = monotonic() - LATE_MAX.total_seconds()
         late = [each for each in part if each.admitted is not None and each.at < at]
         started = [each for each in part if each.admitted is not None and each.at >= at]
-        if late:
-            await self.gate.leave([each.admitted for each in late])
+        try:
+            await self._leave_gate(late)
+        except BaseException:
+            self._return(held, [each.claimed for each in part if each.admitted is not None])
+            await self._leave_gate(started)
+            raise
         if started:
             batch = [self._admitted_now(held, each.claimed) for each in started]
             try:
                 await self._run_batch(held, batch, guard)
+            except BaseException:
+                self._return(held, [each.claimed for each in late])
+                raise
             finally:
-                admitted = [each.admitted for each in started]
-                await finish(self.gate.leave(admitted), within=LEAVE_GRACE)
+                await self._leave_gate(started)
         return [each.claimed for each in late]
+
+    async def _leave_gate(self, arrivals: Sequence["_Arrival"]) -> None:
+        if arrivals:
+            admitted = [each.admitted for each in arrivals]
+            await finish(self.gate.leave(admitted), within=LEAVE_GRACE)
 
     async def _admit(self, held: HeldLease, claimed: Claimed) -> object | None:
         """Wait until the item may start; None: a key is at its limit, and the item is snoozed."""
@@ -427,6 +437,19 @@ class Executor:
     def _return(self, held: HeldLease, batch: Sequence[Claimed]) -> None:
         for claimed in batch:
             self._end(held, claimed, RETURNED, began_at=monotonic())
+
+    async def _reach_start(self, held: HeldLease, batch: Sequence[Claimed]) -> bool:
+        """Wait for the start of the first item; return them all, and false, if they may not start.
+
+        They are taken from those that wait: nobody else would end them.
+        """
+        is_reached = False
+        try:
+            is_reached = await self._until_start(held, batch[0])
+        finally:
+            if not is_reached:
+                self._return(held, batch)
+        return is_reached
 
     async def _until_start(self, held: HeldLease, claimed: Claimed) -> bool:
         """Wait for the item's start; return false if a stop or a pause ended the wait before it."""

@@ -26,7 +26,7 @@ class FailureLog:
     now: Callable[[], float] = monotonic
     _logged_at: dict[tuple[str, str], float] = field(default_factory=dict)
 
-    def add(self, failure: Exception | SystemExit, item_id: int) -> str:
+    def add(self, failure: BaseException, item_id: int) -> str:
         """Log one failure, and return the reason that its attempt records."""
         shown = describe(failure)
         self._log(failure, shown, item_id)
@@ -35,7 +35,7 @@ class FailureLog:
             return reason
         return f"{reason}: {message}"
 
-    def _log(self, failure: Exception | SystemExit, shown: dict[str, str], item_id: int) -> None:
+    def _log(self, failure: BaseException, shown: dict[str, str], item_id: int) -> None:
         """Write the lines. Only that at debug has the message, which may contain secrets."""
         is_due, logs_all = self._is_due((shown["error"], shown["where"])), logs_debug(self.log)
         if not (is_due or logs_all):

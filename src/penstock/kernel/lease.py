@@ -17,10 +17,13 @@ SETTLE_DELAY = timedelta(milliseconds=20)
 
 @dataclass(slots=True)
 class HeldLease:
-    """A lease with items that are not settled yet. Instants are of the monotonic clock."""
+    """A lease with items that are not settled yet. Instants are of the monotonic clock.
+
+    Its age is measured on the boot clock: a lease also ages while the machine is suspended.
+    """
 
     lease: Lease
-    _renewed_at: float  # On the boot clock: a lease ages while the machine is suspended.
+    _renewed_at: float  # On the boot clock.
     _unsettled: int
     _ended: list[Ended] = field(default_factory=list)
     _ended_first_at: float = 0.0
@@ -120,12 +123,10 @@ class HeldLeases:
         """Return whether nothing is left to settle."""
         return not self._by_token
 
-    def add(self, lease: Lease, *, suspended: float = 0.0) -> HeldLease:
-        """Hold a lease whose claim has committed.
-
-        `suspended` is the time that the machine was suspended before, which the boot clock counts.
-        """
-        renewed_at = lease.began_at + suspended
+    def add(self, lease: Lease) -> HeldLease:
+        """Hold a lease whose claim has committed."""
+        # The boot clock also counts the time that the machine was suspended before.
+        renewed_at = lease.began_at + lease.suspended
         held = HeldLease(lease, _renewed_at=renewed_at, _unsettled=len(lease.items))
         self._by_token[lease.token] = held
         return held

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from time import monotonic
 
+import asyncpg
+
 from penstock.base.aio import spawn
-from penstock.base.log import Logger
+from penstock.base.log import Logger, describe
 from penstock.base.meter import Meter
 from penstock.kernel import metrics
 from penstock.kernel.blocking import THREADS_MAX
@@ -131,8 +133,10 @@ class LaneRunner:
         while True:
             try:
                 progressed = await once()
-            except DatabaseAway as away:
-                self.log.warning("cycle.failed", lane=self.lane.name, reason=away.reason)
+            except (DatabaseAway, asyncpg.PostgresError) as failure:
+                # Also a statement that was cancelled, or a trigger that raises: the handlers that
+                # run have nothing to do with it.
+                self.log.warning("cycle.failed", lane=self.lane.name, **describe(failure))
                 wake.within(RECONNECT_DELAY.total_seconds())
                 progressed = False
             # A claim under way may still return a lease, which must be settled.

@@ -7,6 +7,7 @@ from typing import assert_never
 
 import msgspec
 
+from penstock.base.errors import text_of
 from penstock.kernel import payload
 from penstock.kernel.claim import Claimed, Lease
 from penstock.kernel.item import (
@@ -281,7 +282,7 @@ def _attempts(attempts_max: object, lane: Lane) -> int:
 
 def to_text(reason: object) -> str:
     """Return a reason that PostgreSQL can store."""
-    clean = str(reason)[:REASON_LENGTH_MAX].replace("\x00", "\ufffd")
+    clean = text_of(reason)[:REASON_LENGTH_MAX].replace("\x00", "\ufffd")
     if clean.isascii():
         return clean  # Nearly always.
     return clean.encode("utf-8", "replace").decode()
@@ -294,7 +295,7 @@ def to_json(result: object) -> str | None:
     try:
         text = msgspec.json.encode(result).decode()
         msgspec.json.decode(text)  # A msgspec.Raw may contain anything.
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+    except Exception:  # noqa: BLE001  Its own attributes may raise anything.
         return '{"omitted": "the result has no JSON form"}'
     if len(text) > RESULT_LENGTH_MAX:
         return '{"omitted": "the result is too long"}'

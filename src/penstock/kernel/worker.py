@@ -178,8 +178,8 @@ class Worker:
         while True:
             try:
                 await self._poll()
-            except DatabaseAway as away:
-                self.log.warning("poll.failed", worker=self.name, reason=away.reason)
+            except (DatabaseAway, asyncpg.PostgresError) as failure:
+                self.log.warning("poll.failed", worker=self.name, **describe(failure))
             try:
                 async with asyncio.timeout(self.poll_interval.total_seconds()):
                     await self._repoll.wait()
@@ -226,8 +226,8 @@ class Worker:
             await asyncio.sleep(RENEWAL_CHECK.total_seconds())
             try:
                 await self._extend()
-            except DatabaseAway as away:
-                self.log.warning("renewal.failed", worker=self.name, reason=away.reason)
+            except (DatabaseAway, asyncpg.PostgresError) as failure:
+                self.log.warning("renewal.failed", worker=self.name, **describe(failure))
 
     async def _extend(self) -> None:
         """Renew the leases that are a third over; mark those that the database no longer has."""
