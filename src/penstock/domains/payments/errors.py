@@ -31,7 +31,7 @@ class UnknownItemType(NotFound):
     item_type: str
 
     def __str__(self) -> str:
-        return f"there is no item type {self.item_type!r}; insert it into exec_rate_config"
+        return f"there is no item type {self.item_type!r}; insert it into penstock.exec_rate_config"
 
 
 @dataclass(eq=False)

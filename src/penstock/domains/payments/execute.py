@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.base.uuid_v7 import uuids_v7
+from penstock.domains.payments.lanes import ATTEMPTS_MAX
 from penstock.domains.payments.loader import (
     LoadedPayment,
     PaymentContext,
@@ -22,11 +23,12 @@ from penstock.domains.payments.loader import (
 )
 from penstock.domains.payments.notify import NOBODY, TRY_AGAIN, Notification, NotifyStep
 from penstock.domains.payments.payment import Notify
-from penstock.kernel.item import DONE, Dead, Item, Outcome, Snooze
+from penstock.kernel.item import DONE, Dead, Item, Outcome, Retry, Snooze
 from penstock.kernel.settle import to_text
 from penstock.postgres.pool import Connection, Pool, Row
 from penstock.postgres.statement import statement
 
+LIMIT_LOCK_WAITS = statement(__package__, "limit_lock_waits.sql")
 LOCK_PAYMENTS = statement(__package__, "lock_payments.sql")
 CORRECT_EXECUTED = statement(__package__, "correct_executed.sql")
 MOVE_EXECUTED = statement(__package__, "move_executed.sql")
@@ -34,8 +36,16 @@ REJECT_PAYMENTS = statement(__package__, "reject_payments.sql")
 
 TRANSACTION_MAX = 5_000  # As many instructions as the outbox takes at once; a lane may claim more.
 
+# A lock that is not had in this time is no fault of these payments: without a limit, the handler's
+# timeout would come first, and count as a failure of each.
+LOCK_WAIT_MAX = "10s"
+RETRY_AFTER = timedelta(seconds=5)
+
 SCHEDULED = "SCHEDULED"
-NO_PAYMENT = Dead("there is no payment with this id")
+NO_PAYMENT = Dead(
+    "there is no payment with this id: the built-in engine executes payments alone, and an item "
+    "type of your own needs an engine on Temporal, in penstock.payment_item_type"
+)
 OTHER_ITEM = Dead("the payment belongs to another item")
 
 
@@ -88,10 +98,19 @@ class BuiltInEngine:
     transaction_max: int = TRANSACTION_MAX
 
     async def handle_many(self, items: list[Item[LoadedPayment]]) -> list[Outcome | Exception]:
-        """Execute payments together, up to `transaction_max` in one transaction."""
+        """Execute payments together, up to `transaction_max` in one transaction.
+
+        What ends a transaction and no payment has caused, such as a lock that cannot be had, is
+        tried again however often it takes.
+        """
         outcomes: list[Outcome | Exception] = []
         for first in range(0, len(items), self.transaction_max):
-            outcomes += await self._run_part(items[first : first + self.transaction_max])
+            part = items[first : first + self.transaction_max]
+            try:
+                outcomes += await self._run_part(part)
+            except TRY_AGAIN as passing:
+                reason = f"{type(passing).__qualname__}: the transaction is tried again"
+                outcomes += [Retry(reason, RETRY_AFTER, attempts_max=ATTEMPTS_MAX)] * len(part)
         return outcomes
 
     async def _run_part(
@@ -116,6 +135,7 @@ class BuiltInEngine:
 
     async def _run(self, items: Sequence[Item[LoadedPayment]]) -> list[Outcome]:
         async with self.pool.acquire() as db, db.transaction():
+            await db.execute(LIMIT_LOCK_WAITS, LOCK_WAIT_MAX)
             outcomes = await self._execute(db, {each.payload.payment_id: each for each in items})
         return [outcomes.get(each.payload.payment_id, NO_PAYMENT) for each in items]
 

@@ -64,11 +64,17 @@ async def _apply_or_keep(
     try:
         async with db.transaction():
             await by.apply(db, others)
-    except CONNECTION_LOST:
-        raise
     except asyncpg.PostgresError as refused:
+        if _is_lost(refused):
+            raise
         log.error("payment_results.kept", item_count=len(others), reason=type(refused).__name__)
         await _keep(db, others)
+
+
+def _is_lost(failure: asyncpg.PostgresError) -> bool:
+    """Return whether nothing can be kept either; a deadlock undoes a savepoint alone."""
+    is_deadlock = isinstance(failure, asyncpg.DeadlockDetectedError)
+    return isinstance(failure, CONNECTION_LOST) and not is_deadlock
 
 
 async def _keep(db: Connection, results: Sequence[PaymentResult]) -> None:
@@ -128,9 +134,9 @@ class KeptResults:
         try:
             async with db.transaction():
                 await self.results.apply(db, [result])
-        except CONNECTION_LOST:
-            raise
         except asyncpg.PostgresError as refused:
+            if _is_lost(refused):
+                raise
             self.log.error("payment_results.kept", item_count=1, reason=type(refused).__name__)
             return False
         return True

@@ -17,6 +17,10 @@ POLICY: dict[str, Any] = {
     "lease": timedelta(minutes=2),
 }
 
+# An outage must not use up the attempts of payments that nothing is wrong with: the most that can
+# be counted, which is more than 300 years of cycles.
+ATTEMPTS_MAX = 2**31 - 1
+
 # The kernel alone would leave the payment in its status.
 GUARDS = {
     "enqueue": (

@@ -18,6 +18,7 @@ from penstock.contract import Resources, Runtime
 from penstock.domains.outbox.control.limits import AmountLimits, put_limits
 from penstock.domains.outbox.enqueue import BATCH_MAX
 from penstock.domains.payments.execute import (
+    LOCK_WAIT_MAX,
     TRANSACTION_MAX,
     BuiltInEngine,
     Executed,
@@ -451,6 +452,61 @@ async def test_a_payment_that_a_trigger_refuses_does_not_hold_back_its_batch(sce
     await scene.run_payments()
 
     await assert_only_the_second_waits(scene)
+
+
+async def test_a_lock_that_cannot_be_had_uses_up_no_payment(scene: Scene) -> None:
+    """A long transaction of a producer, or a lock timeout of the role, is no fault of a payment."""
+    await scene.set_lane(max_attempts=1)
+    await scene.app.pool.execute(
+        """
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE lock_not_available; END $$;
+        CREATE TRIGGER refuse BEFORE INSERT ON penstock.outbox_instruction
+        FOR EACH ROW EXECUTE FUNCTION refuse()
+        """
+    )
+    await scene.schedule("p-1", "p-2")
+
+    waiting = await scene.run_payments()
+    await scene.app.pool.execute("DROP TRIGGER refuse ON penstock.outbox_instruction")
+    scene.clock.advance(timedelta(minutes=1))
+    await scene.run_payments()
+
+    assert [type(each.outcome).__name__ for each in waiting] == ["Retry", "Retry"]
+    assert [await scene.status(each) for each in ("p-1", "p-2")] == ["PROCESSING"] * 2
+
+
+async def test_an_execution_does_not_wait_for_a_lock_until_its_handler_times_out(
+    dsn: str, clock: FakeClock, ledger: Ledger
+) -> None:
+    seen: list[str] = []
+
+    async def post_process(db: Connection, _executions: Sequence[Execution]) -> None:
+        seen.append(await db.fetchval("SHOW lock_timeout"))
+
+    build = partial(payments.build, post_process=post_process)
+    async with opened_scene(dsn, clock, ledger, replace(payments.DOMAIN, build=build)) as scene:
+        await scene.schedule("p-1")
+        await scene.run_payments()
+        after = await scene.app.pool.fetchval("SHOW lock_timeout")
+
+    assert (seen, after) == ([LOCK_WAIT_MAX], "0")
+
+
+async def test_a_payment_that_never_reached_the_rail_is_not_in_the_sum_of_its_day(
+    scene: Scene,
+) -> None:
+    """The same amount can be scheduled again under another id, as the runbook says."""
+    await scene.app.pool.execute("INSERT INTO penstock.payment_limit VALUES ('', 'EUR', NULL, 40)")
+    await scene.schedule("p-1", "p-2", "p-3")
+    await scene.spoil("p-1", rail_type="Not a rail")
+    await scene.spoil("p-2", amount=None)
+
+    await scene.run_payments()
+
+    assert [await scene.status(each) for each in ("p-1", "p-2")] == ["REJECTED"] * 2
+    sums = await scene.app.pool.fetch("SELECT amount::text FROM penstock.payment_day_total")
+    assert [row[0] for row in sums] == ["12.50"]
 
 
 async def assert_only_the_second_waits(scene: Scene) -> None:

@@ -401,7 +401,7 @@ async def refuse_moves(scene: Scene) -> None:
     await scene.app.pool.execute(
         """
         CREATE FUNCTION deadlock() RETURNS trigger LANGUAGE plpgsql AS
-        $$ BEGIN RAISE lock_not_available; END $$;
+        $$ BEGIN RAISE deadlock_detected; END $$;
         CREATE TRIGGER deadlock BEFORE UPDATE ON penstock.payment EXECUTE FUNCTION deadlock()
         """
     )

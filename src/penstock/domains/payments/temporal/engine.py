@@ -19,6 +19,7 @@ from penstock.base.clock import Clock, instant
 from penstock.base.errors import InvalidInput
 from penstock.base.log import Logger
 from penstock.domains.payments.errors import UnknownPayment
+from penstock.domains.payments.lanes import ATTEMPTS_MAX
 from penstock.domains.payments.loader import LoadedPayment
 from penstock.domains.payments.temporal.models import DispatchConfig, exec_workflow_id
 from penstock.kernel.item import DONE, Item, Outcome, Retry, Snooze
@@ -38,9 +39,6 @@ START_WITHIN = timedelta(seconds=40)
 # After a start that Temporal did not answer: about one cycle later.
 RETRY_AFTER = timedelta(seconds=5)
 PAUSED = Snooze(RETRY_AFTER, "the lane was paused before the start")
-# An outage must not use up the attempts of items that nothing is wrong with: the most that can be
-# counted, which is more than 300 years of cycles.
-ATTEMPTS_MAX = 2**31 - 1
 
 
 class NewExecution(Struct, frozen=True, kw_only=True):
