@@ -383,6 +383,26 @@ async def test_a_payment_whose_item_has_ended_is_not_called_claimed(
     assert problem(moved, 409, "payment-claimed")["payment_status"] == place
 
 
+async def test_a_payment_that_temporal_has_not_executed_is_cancelled(scene: Scene) -> None:
+    """Its workflow waits for its delay, or was terminated; whoever executes it looks first."""
+    await scene.post()
+    async with scene.app.pool.acquire() as db:
+        item_id = await db.fetchval("SELECT item_id FROM penstock.payment")
+        await hold(db, item_id, who="test", reason="test", owner="payments")
+        await resolve(db, item_id, "done", who="test", reason="test", owner="payments")
+
+    cancelled = body_of(await scene.client.post("/payments/p-1/cancel", json={"reason": "fraud"}))
+
+    assert (cancelled["payment"]["status"], cancelled["payment"]["reason"]) == (
+        "CANCELLED",
+        "fraud",
+    )
+    (entry,) = await scene.app.pool.fetch(
+        "SELECT subject, after FROM penstock.audit WHERE action = 'payment.cancelled'"
+    )
+    assert (entry["subject"], json.loads(entry["after"])["reason"]) == ("p-1", "fraud")
+
+
 async def test_the_kernel_refuses_to_cancel_the_item_alone(scene: Scene) -> None:
     """The payment would stay SCHEDULED, and nothing would execute it."""
     await scene.post()

@@ -1,6 +1,7 @@
-"""Cancel and reschedule a payment until a worker has claimed it. Both are audited with the item.
+"""Cancel and reschedule a payment until a worker has claimed it. Both are audited.
 
-A payment is locked before the sums of days, and these before slots, as phase A does it.
+On Temporal it can also be cancelled between its dispatch and its execution, which looks first. A
+payment is locked before the sums of days, and these before slots, as phase A does it.
 """
 
 from datetime import date, datetime
@@ -16,6 +17,7 @@ from penstock.domains.payments.payment import Draft, NewPayment, Notify, Party
 from penstock.domains.payments.rules import find_days, fingerprint_of
 from penstock.domains.payments.steps import STEPS, Steps
 from penstock.kernel import driver, operate
+from penstock.kernel.audit import audit
 from penstock.kernel.enqueue import check_instant
 from penstock.kernel.errors import StateConflict, UnknownItem
 from penstock.kernel.item import ItemId
@@ -32,11 +34,13 @@ FREE_FINGERPRINTS = statement(__package__, "free_fingerprints.sql")
 RETAKE_DUE_INSTANT = statement(__package__, "retake_due_instant.sql")
 RESCHEDULE_PAYMENT = statement(__package__, "reschedule_payment.sql")
 
+DISPATCHED = "dispatched"  # To Temporal, which has not executed it.
+
 
 async def cancel(db: Connection, payment_id: str, *, who: str, reason: str | None = None) -> None:
     """Cancel a scheduled payment, also one whose item is held or dead; a repeat is harmless.
 
-    Raises PaymentClaimed once a worker has claimed it, and after it was dispatched.
+    Raises PaymentClaimed while a worker has claimed it, and after it was executed.
     """
     async with db.transaction():
         row = await _lock(db, payment_id)
@@ -91,14 +95,22 @@ async def _cancel_item(db: Connection, row: Row, *, who: str, reason: str | None
     try:
         await operate.cancel(db, ItemId(row["item_id"]), who=who, reason=reason, owner=OWNER)
     except (StateConflict, UnknownItem) as refused:
-        raise PaymentClaimed(row["payment_id"], _where(refused)) from refused
+        where = _where(refused)
+        if where != DISPATCHED:
+            raise PaymentClaimed(row["payment_id"], where) from refused
+        # Its workflow finds the payment cancelled, whenever it starts or is started again.
+        after = {"status": "CANCELLED", "reason": reason}
+        await audit(
+            db, who, "payment.cancelled", subject=row["payment_id"],
+            before={"status": row["status"], "is": DISPATCHED}, after=after,
+        )  # fmt: skip
 
 
 def _where(refused: StateConflict | UnknownItem) -> str:
     """Return where a payment is whose item cannot be changed. On Temporal it is done early."""
     if isinstance(refused, UnknownItem):
-        return "dispatched"  # Its item was removed by retention.
-    return {"leased": "claimed", "done": "dispatched"}.get(refused.state, refused.state)
+        return DISPATCHED  # Its item was removed by retention.
+    return {"leased": "claimed", "done": DISPATCHED}.get(refused.state, refused.state)
 
 
 async def _move_day(db: Connection, row: Row, asked: Draft, *, steps: Steps) -> date | None:

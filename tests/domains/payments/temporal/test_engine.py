@@ -12,6 +12,7 @@ from penstock.base.clock import FakeClock
 from penstock.compose import payments
 from penstock.compose.temporal import TemporalSettings
 from penstock.contract import Resources, Runtime
+from penstock.domains.payments.operate import cancel
 from penstock.domains.payments.temporal.engine import (
     GROUP,
     TOO_SLOW,
@@ -148,6 +149,23 @@ async def test_a_payment_that_is_claimed_early_starts_at_its_time(scene: Tempora
     await scene.claim_now()
 
     assert due_at <= await scene.start_time(payment_id) < due_at + MINUTE
+
+
+async def test_a_cancelled_payment_is_not_executed_by_the_workflow_that_waits_for_it(
+    scene: TemporalScene,
+) -> None:
+    """The kill switch cannot call back a start with a delay; an operator can, for one payment."""
+    payment_id, other = scene.ids(2)
+    await scene.payments.schedule(payment_id, other)
+    await scene.payments.run_payments()
+    async with scene.payments.app.pool.acquire() as db:
+        await cancel(db, payment_id, who="test", reason="fraud")
+
+    async with scene.workers("exec"):
+        results = [await scene.result(each) for each in (payment_id, other)]
+
+    assert results == ["CANCELLED", "PROCESSING"]
+    assert await scene.payments.status(payment_id) == "CANCELLED"
 
 
 @pytest.mark.covers("A23", "A75")
