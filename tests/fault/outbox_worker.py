@@ -15,7 +15,7 @@ import uvloop
 from penstock import Penstock
 from penstock.base.log import configure
 from penstock.contract import Resources, Runtime
-from penstock.domains.outbox.probe import Probe
+from penstock.domains.outbox.crash_point import CrashPoint
 from penstock.domains.outbox.rails.rail import LoadedRail
 from tests.domains.outbox.sending.ledger import OneRail, loaded
 from tests.domains.outbox.sending.scene import Allowing, build, domain
@@ -33,19 +33,19 @@ def rail_of(port: int, promise: str) -> LoadedRail:
     return loaded(port, timeout=TIMEOUT)
 
 
-def probe_of(how: str, label: str) -> Probe:
+def crash_point_of(how: str, label: str) -> CrashPoint:
     """Return what ends or stops this process at the label, the first time."""
     labels = [label]
 
-    def probe(reached: str) -> None:
+    def crash_point(reached: str) -> None:
         if reached in labels:
             labels.clear()
             os.kill(os.getpid(), signal.SIGKILL if how == "kill" else signal.SIGSTOP)
 
-    return probe
+    return crash_point
 
 
-async def main(dsn: str, port: str, promise: str, *probed: str) -> None:
+async def main(dsn: str, port: str, promise: str, *crash: str) -> None:
     asked_to_stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked_to_stop.set)
 
@@ -56,7 +56,7 @@ async def main(dsn: str, port: str, promise: str, *probed: str) -> None:
             control=Allowing(),
             clock=resources.clock,
             events=[],
-            probe=probe_of(*probed),
+            crash_point=crash_point_of(*crash),
         )
         return runtime
 

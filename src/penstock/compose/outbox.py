@@ -12,15 +12,15 @@ from penstock.contract import Domain, Resources, Runtime
 from penstock.contract.announce import announce_nothing
 from penstock.domains.outbox.audit.archive import Archive
 from penstock.domains.outbox.commands import outbox_group
+from penstock.domains.outbox.crash_point import CrashPoint, never_crash
 from penstock.domains.outbox.domain import OUTBOX
 from penstock.domains.outbox.event import Announce
-from penstock.domains.outbox.probe import Probe, pass_by
 
 Closes: TypeAlias = list[Callable[[], Awaitable[None]]]
 
 
-def build(resources: Resources, *, probe: Probe = pass_by) -> Runtime:
-    """Build the domain on the integrations that the environment names; `probe` is for tests."""
+def build(resources: Resources, *, crash_point: CrashPoint = never_crash) -> Runtime:
+    """Build the domain on what the environment names; `crash_point` is for tests."""
     # Imported here: other commands start without SQLite and the adapters.
     from penstock.compose.rails import make_rails  # noqa: PLC0415
     from penstock.domains.outbox.rails.simulator.service import SimulatorService  # noqa: PLC0415
@@ -34,7 +34,7 @@ def build(resources: Resources, *, probe: Probe = pass_by) -> Runtime:
         known_rails=make_rails(resources, simulator, closes),
         simulator=simulator,
         listeners=_choose_listeners(resources.settings, resources.log),
-        probe=probe,
+        crash_point=crash_point,
     )
     return runtime.built_on(closes)
 

@@ -27,7 +27,7 @@ from penstock.domains.outbox.enqueue import (
     send_prepared,
 )
 from penstock.domains.outbox.event import Announce, OutboxEvent
-from penstock.domains.payments.accept import PaymentBatcher
+from penstock.domains.payments.batcher import PaymentBatcher
 from penstock.domains.payments.commands import Composed, payment_group
 from penstock.domains.payments.domain import PAYMENTS
 from penstock.domains.payments.engine import HandlePayments

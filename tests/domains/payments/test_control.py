@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from httpx import Response
 
-from penstock.domains.payments.accept import PaymentBatcher
+from penstock.domains.payments.batcher import PaymentBatcher
 from penstock.domains.payments.control.http import endpoints
 from penstock.domains.payments.control.type_rules import check_calendars
 from penstock.domains.payments.errors import InvalidCalendar, PaymentRefused

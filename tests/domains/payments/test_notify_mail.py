@@ -9,7 +9,7 @@ import pytest
 
 from penstock.base.errors import InvalidInput
 from penstock.contract.ndjson import NDJSON
-from penstock.domains.payments.accept import PaymentBatcher
+from penstock.domains.payments.batcher import PaymentBatcher
 from penstock.domains.payments.messages import accept_messages
 from tests.api.scene import problem
 from tests.domains.payments.scene import Scene, a_body, a_payment, opened_payments

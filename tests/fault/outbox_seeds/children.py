@@ -19,7 +19,7 @@ from penstock.base.aio import alongside
 from penstock.cli.lifetime import listening
 from penstock.compose.outbox import DOMAIN, build
 from penstock.contract import Domain, Resources, Runtime, Service
-from penstock.domains.outbox.probe import Probe
+from penstock.domains.outbox.crash_point import CrashPoint
 from penstock.domains.outbox.rails.simulator.order import Order, OrderBook
 from penstock.domains.outbox.rails.simulator.server import Simulator, open_simulator, serving
 from tests.fault.outbox_seeds.plan import name_faults
@@ -144,7 +144,9 @@ async def run_worker(arguments: WorkerArguments) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     set_offset(timedelta(minutes=arguments.skew_minutes))
-    app = Penstock(arguments.dsn, domains=[make_domain(make_probe(arguments))], migrates=False)
+    app = Penstock(
+        arguments.dsn, domains=[make_domain(make_crash_point(arguments))], migrates=False
+    )
     async with app:
         if arguments.skew_minutes:
             write_line(open_record(arguments.record), "skew", "worker")
@@ -168,12 +170,12 @@ def open_record(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 
-def make_probe(arguments: WorkerArguments) -> Probe:
+def make_crash_point(arguments: WorkerArguments) -> CrashPoint:
     """Return what records a label, and ends or stops this process there."""
     record = open_record(arguments.record)
     left = arguments.skip
 
-    def probe(label: str) -> None:
+    def crash_point(label: str) -> None:
         nonlocal left
         if label != arguments.label:
             return
@@ -182,14 +184,14 @@ def make_probe(arguments: WorkerArguments) -> Probe:
             write_line(record, arguments.how, label)
             os.kill(os.getpid(), signal.SIGKILL if arguments.how == "kill" else signal.SIGSTOP)
 
-    return probe
+    return crash_point
 
 
-def make_domain(probe: Probe) -> Domain:
+def make_domain(crash_point: CrashPoint) -> Domain:
     """Return the outbox as it is composed in production, with a reconciler that looks often."""
 
     def make(resources: Resources) -> Runtime:
-        runtime = build(resources, probe=probe)
+        runtime = build(resources, crash_point=crash_point)
         # The simulator is a process of its own here, which can be killed.
         services = [each for each in runtime.services if each.name != "outbox.simulator"]
         return replace(runtime, services=[_often(each) for each in services])

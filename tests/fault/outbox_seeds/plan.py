@@ -56,10 +56,11 @@ DECISION_LABELS = ("before_resolve", "before_resolve_commit", "after_resolve")
 
 
 def find_labels() -> list[str]:
-    """Return the labels of all points at which the outbox calls its probe, from its source."""
+    """Return the labels of all points at which the outbox may be crashed, from its source."""
     folder = Path(penstock.domains.outbox.__path__[0])
     texts = [path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))]
-    return sorted({label for text in texts for label in re.findall(r'\.probe\("(\w+)"\)', text)})
+    points = re.compile(r'\.crash_point\("(\w+)"\)')
+    return sorted({label for text in texts for label in points.findall(text)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.domains.payments.accept import PaymentBatcher
+from penstock.domains.payments.batcher import PaymentBatcher
 from penstock.domains.payments.messages import accept_messages
 from penstock.domains.payments.schedule import Payments
 from penstock.postgres.errors import DatabaseAway

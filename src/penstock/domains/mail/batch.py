@@ -7,7 +7,7 @@ import msgspec
 from penstock.base.errors import InvalidInput
 from penstock.contract.http import Content, Stream
 from penstock.domains.mail import wire
-from penstock.domains.mail.accept import MailBatcher
+from penstock.domains.mail.batcher import MailBatcher
 from penstock.domains.mail.enqueue import Mailer
 from penstock.domains.mail.new_mail import PreparedMail
 from penstock.kernel.errors import KeyConflict

@@ -17,7 +17,7 @@ from penstock.domains.mail import (
     template_store,
     wire,
 )
-from penstock.domains.mail.accept import MailBatcher
+from penstock.domains.mail.batcher import MailBatcher
 from penstock.domains.mail.bounce import REPORT_BYTES_MAX, BounceInput, read_bounce, read_report
 from penstock.domains.mail.enqueue import Mailer
 from penstock.domains.mail.event import Announce

@@ -8,9 +8,9 @@ from penstock.base.errors import BadSetting, InvalidInput
 from penstock.base.settings import Settings, variables_of
 from penstock.base.vault import Vault
 from penstock.contract import FixedField, Kind, Resources, Runtime, Service
-from penstock.domains.mail.accept import MailBatcher
 from penstock.domains.mail.address import parse_address
 from penstock.domains.mail.admission import PERMIT_SLACK, Gates
+from penstock.domains.mail.batcher import MailBatcher
 from penstock.domains.mail.dead_mails import DeadMails
 from penstock.domains.mail.dkim import DkimKey, read_key, sign
 from penstock.domains.mail.enqueue import Mailer

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from functools import partial
 
 from penstock.contract import Kind, Resources, Runtime, Service
-from penstock.domains.outbox.accept import InstructionBatcher
 from penstock.domains.outbox.audit.archive import Archive
 from penstock.domains.outbox.audit.retain import ArchiveRetainer
 from penstock.domains.outbox.audit.seal import Sealer
+from penstock.domains.outbox.batcher import InstructionBatcher
 from penstock.domains.outbox.check_call import CallChecker
 from penstock.domains.outbox.control.checks import Control
 from penstock.domains.outbox.control.recheck import Recheck
+from penstock.domains.outbox.crash_point import CrashPoint, never_crash
 from penstock.domains.outbox.ending import hold_unknown
 from penstock.domains.outbox.enqueue import Outbox
 from penstock.domains.outbox.event import Announce
@@ -18,7 +19,6 @@ from penstock.domains.outbox.http import control, instructions, rails, results
 from penstock.domains.outbox.lanes import LANE
 from penstock.domains.outbox.loader import InstructionLoader, OutboxRef
 from penstock.domains.outbox.metrics import count_rows
-from penstock.domains.outbox.probe import Probe, pass_by
 from penstock.domains.outbox.rails.registry import CachedRails, read_result_secret
 from penstock.domains.outbox.rails.simulator.service import SimulatorService
 from penstock.domains.outbox.reconcile.reconciler import Reconciler
@@ -35,14 +35,14 @@ def build(
     known_rails: CachedRails,
     simulator: SimulatorService,
     listeners: Sequence[Announce],
-    probe: Probe = pass_by,
+    crash_point: CrashPoint = never_crash,
 ) -> Runtime:
-    """Build the domain; `probe` is called at each labelled point of the way of an instruction."""
+    """Build the domain; `crash_point` is called at each labelled point of a sending."""
     archive = Archive(
         log=resources.log,
         listeners=listeners,
         count=partial(count_rows, resources.meter),
-        probe=probe,
+        crash_point=crash_point,
     )
     loader = InstructionLoader(rails=known_rails, control=Control(clock=resources.clock))
     resolver = Resolver(archive=archive)
@@ -57,7 +57,7 @@ def build(
         validate=validate,
         clock=resources.clock,
         log=resources.log,
-        probe=probe,
+        crash_point=crash_point,
     )
     reconciler = Reconciler(
         pool=resources.pool,
@@ -66,7 +66,7 @@ def build(
         results=reported,
         clock=resources.clock,
         log=resources.log,
-        probe=probe,
+        crash_point=crash_point,
     )
     return Runtime(
         kinds=[

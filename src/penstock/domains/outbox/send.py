@@ -18,6 +18,7 @@ from penstock.base.clock import Clock, boot_seconds, instant
 from penstock.base.log import Logger, describe
 from penstock.base.watchdog import Watchdog
 from penstock.domains.outbox.check_call import CallChecker, CallPermit, IntendedCall
+from penstock.domains.outbox.crash_point import CrashPoint, never_crash
 from penstock.domains.outbox.earlier_calls import (
     LEFT_REASONS,
     AskAgain,
@@ -36,7 +37,6 @@ from penstock.domains.outbox.earlier_calls import (
 from penstock.domains.outbox.ending import RailEnding, hold_unknown, make_ending
 from penstock.domains.outbox.instruction import Instruction
 from penstock.domains.outbox.loader import LoadedInstruction, OutboxRef
-from penstock.domains.outbox.probe import Probe, pass_by
 from penstock.domains.outbox.rails.concurrency import RailConcurrency
 from penstock.domains.outbox.rails.rail import (
     NO_RAIL,
@@ -85,7 +85,7 @@ class Send:
     validate: Validate
     clock: Clock
     log: Logger
-    probe: Probe = pass_by
+    crash_point: CrashPoint = never_crash
     concurrency: RailConcurrency = field(default_factory=RailConcurrency)
     _watchdogs: dict[timedelta, Watchdog] = field(default_factory=dict[timedelta, Watchdog])
 
@@ -162,7 +162,7 @@ class Send:
         is_repeat: bool = False,
     ) -> Outcome:
         """Call the rail. `is_repeat`: an earlier call under the same key may have paid."""
-        self.probe("before_send")
+        self.crash_point("before_send")
         if permit.is_over:  # The process may have been suspended since the check.
             return LEASE_OVER
         # The adapter compares it again when it has a connection.
@@ -171,7 +171,7 @@ class Send:
             result = await self._within(rail.timeout, rail.rail.send, instruction)
         finally:
             send_not_after.reset(limit)
-        self.probe("after_send")
+        self.crash_point("after_send")
         return self._outcome(result, instruction, rail, is_repeat=is_repeat)
 
     async def _find(self, instruction: Instruction, past: PastCalls, rail: LoadedRail) -> Finding:
@@ -183,7 +183,7 @@ class Send:
             past = replace(past, doubts=())
         if not rail.rail.properties.can_query:
             return find_without_query(past, rail=rail, now=instant(self.clock))
-        self.probe("before_query")
+        self.crash_point("before_query")
         found = await self._ask(instruction, rail)
         return find_from_answer(
             found, past, instruction=instruction, rail=rail, now=instant(self.clock)
@@ -204,7 +204,7 @@ class Send:
 
         What may have been paid does not wait like any other: it stays unknown.
         """
-        self.probe("before_fence")
+        self.crash_point("before_fence")
         call = IntendedCall(
             item.token,
             item.id,
@@ -216,7 +216,7 @@ class Send:
             permit = await self.checker.check(call)
         except DatabaseAway as away:
             return Snooze(LOST_WAIT, f"the lease could not be checked: {away.reason}")
-        self.probe("after_fence")
+        self.crash_point("after_fence")
         if permit.is_over:
             return LEASE_OVER
         if permit.stop is None:

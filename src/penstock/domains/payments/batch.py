@@ -18,7 +18,7 @@ from penstock.contract.ndjson import (
     sent_and_closed,
 )
 from penstock.domains.payments import wire
-from penstock.domains.payments.accept import PaymentBatcher
+from penstock.domains.payments.batcher import PaymentBatcher
 from penstock.domains.payments.payment import Draft, ScheduleResult
 
 JSON = "application/json"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from penstock.contract.http import Call, Content, Endpoint, NoParameters, Reply, Stream, endpoint
 from penstock.contract.ndjson import NDJSON
 from penstock.domains.payments import batch, inspect, operate, wire
-from penstock.domains.payments.accept import PaymentBatcher
+from penstock.domains.payments.batcher import PaymentBatcher
 from penstock.domains.payments.story import DomainReaders, read_story
 
 REPEATED = {"Idempotency-Hit": "true"}  # The response shows the payment that existed before.

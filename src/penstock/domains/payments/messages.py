@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from penstock.base.errors import InvalidInput, PenstockError
 from penstock.domains.payments import wire
-from penstock.domains.payments.accept import PaymentBatcher
+from penstock.domains.payments.batcher import PaymentBatcher
 from penstock.domains.payments.payment import Draft
 from penstock.postgres.pool import database_away
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from functools import partial
 
 from penstock.contract import AnyKind, Kind, Resources, Runtime, Service
-from penstock.domains.payments.accept import PaymentBatcher
+from penstock.domains.payments.batcher import PaymentBatcher
 from penstock.domains.payments.control import http as control
 from penstock.domains.payments.dispatch_log import DispatchLog
 from penstock.domains.payments.engine import (

@@ -15,6 +15,7 @@ from penstock.base.clock import Clock, FakeClock
 from penstock.contract import Domain, Kind, OwnedLane, Resources, Runtime, Service
 from penstock.domains.outbox.audit.archive import Archive
 from penstock.domains.outbox.check_call import CallChecker
+from penstock.domains.outbox.crash_point import CrashPoint, never_crash
 from penstock.domains.outbox.ending import hold_unknown
 from penstock.domains.outbox.errors import BadSignature, ResultMismatch, UnknownInstruction
 from penstock.domains.outbox.event import OutboxEvent
@@ -22,7 +23,6 @@ from penstock.domains.outbox.http.results import ResultApi, endpoints
 from penstock.domains.outbox.instruction import Instruction
 from penstock.domains.outbox.lanes import GUARDS, LANE, OWNER, POLICY
 from penstock.domains.outbox.loader import Controls, InstructionLoader, OutboxRef
-from penstock.domains.outbox.probe import Probe, pass_by
 from penstock.domains.outbox.rails.rail import LoadedRail, Rails
 from penstock.domains.outbox.reconcile.reconciler import Reconciler
 from penstock.domains.outbox.reconcile.resolve import Resolver
@@ -69,7 +69,7 @@ def build(
     control: Controls,
     clock: Clock,
     events: list[OutboxEvent],
-    probe: Probe = pass_by,
+    crash_point: CrashPoint = never_crash,
     invalid: Sequence[str] = (),
 ) -> tuple[Runtime, Reconciler]:
     """Compose the handler, the archive, the reconciler and the endpoints."""
@@ -84,7 +84,7 @@ def build(
         return "amount: is not valid" if instruction.instruction_id in invalid else None
 
     loader = InstructionLoader(rails=rails, control=control)
-    archive = Archive(log=resources.log, listeners=[announce], probe=probe)
+    archive = Archive(log=resources.log, listeners=[announce], crash_point=crash_point)
     resolver = Resolver(archive=archive)
     results = Results(rails=rails, resolver=resolver, secret_of=secret_of, log=resources.log)
     reconciler = Reconciler(
@@ -94,14 +94,14 @@ def build(
         results=results,
         clock=clock,
         log=resources.log,
-        probe=probe,
+        crash_point=crash_point,
     )
     send = Send(
         checker=CallChecker(resources.pool),
         validate=validate,
         clock=clock,
         log=resources.log,
-        probe=probe,
+        crash_point=crash_point,
     )
     kind = Kind(
         lane=LANE,
@@ -261,7 +261,7 @@ async def opened_outbox(
     clock: FakeClock,
     rail: LoadedRail | Rails,
     *,
-    probe: Probe = pass_by,
+    crash_point: CrashPoint = never_crash,
     domain_clock: Clock | None = None,
 ) -> AsyncGenerator[Outbox]:
     """Open an app that has this half of the outbox and nothing else; no worker runs.
@@ -281,7 +281,7 @@ async def opened_outbox(
             control=control,
             clock=domain_clock or clock,
             events=events,
-            probe=probe,
+            crash_point=crash_point,
             invalid=invalid,
         )
         made.append(reconciler)

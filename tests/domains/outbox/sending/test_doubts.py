@@ -109,12 +109,12 @@ async def test_a_key_that_expires_before_the_call_is_not_used(
     """The machine may be suspended between the decision and the call."""
     suspended = [False]
 
-    def probe(label: str) -> None:
+    def crash_point(label: str) -> None:
         if suspended[0] and label == "after_fence":
             clock.advance(timedelta(days=2))
 
     rail = loaded(ledger.port, key_valid_for=timedelta(days=1))
-    async with opened_outbox(dsn, clock, rail, probe=probe) as outbox:
+    async with opened_outbox(dsn, clock, rail, crash_point=crash_point) as outbox:
         ledger.orders += ["lose"]
         outbox_id = await outbox.send()
         await outbox.run()

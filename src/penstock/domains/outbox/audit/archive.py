@@ -14,12 +14,12 @@ import msgspec
 from penstock.base.log import Logger
 from penstock.base.money import plain
 from penstock.contract.announce import announce_apart
+from penstock.domains.outbox.crash_point import CrashPoint, never_crash
 from penstock.domains.outbox.ending import RailEnding, make_ending, to_column, to_reference
 from penstock.domains.outbox.errors import UnknownInstruction
 from penstock.domains.outbox.event import EVENTS, Announce, OutboxEvent
 from penstock.domains.outbox.loader import LoadedInstruction, OutboxRef
 from penstock.domains.outbox.lookup import await_settlement
-from penstock.domains.outbox.probe import Probe, pass_by
 from penstock.kernel.item import Dead, Hold, SettledAttempt, Snooze
 from penstock.postgres.array import to_array
 from penstock.postgres.pool import Connection
@@ -47,7 +47,7 @@ class Archive:
     log: Logger
     listeners: Sequence[Announce] = ()
     count: Callable[[str, int], None] = count_nothing
-    probe: Probe = pass_by
+    crash_point: CrashPoint = never_crash
 
     async def record(
         self, db: Connection, token: int, attempts: Sequence[SettledAttempt]
@@ -59,7 +59,7 @@ class Archive:
         ended = [(each, ending) for each in attempts if (ending := _ending_of(each)) is not None]
         if not ended:
             return []
-        self.probe("before_record")
+        self.crash_point("before_record")
         await db.execute(
             RECORD_ATTEMPTS,
             to_array(each.item_id for each, _ in ended),
@@ -85,7 +85,7 @@ class Archive:
             )
         if self.listeners:
             await self.publish(db, [event for each in ended if (event := _event_of(*each))])
-        self.probe("after_record")
+        self.crash_point("after_record")
         return [ending.state for _, ending in ended]
 
     async def write(  # noqa: PLR0913  One argument per column.

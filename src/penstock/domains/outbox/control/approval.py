@@ -52,7 +52,7 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class PendingApproval:
     """An instruction that waits for an approval; `reason` says which limit it is over."""
 
     outbox_id: UUID
@@ -90,10 +90,10 @@ async def reject(
     return await _decide(db, outbox_id, "rejected", archive=archive, who=who, reason=reason)
 
 
-async def list_waiting(db: Queries, *, after: int = 0, limit: int = 100) -> list[Waiting]:
+async def list_waiting(db: Queries, *, after: int = 0, limit: int = 100) -> list[PendingApproval]:
     """Return a page of what waits; `after` is the last item_id of the page before."""
     rows = await db.fetch(LIST_WAITING, LANE, WAITING_FOR, after, limit)
-    return [Waiting(**dict(row.items(), amount=plain(row["amount"]))) for row in rows]
+    return [PendingApproval(**dict(row.items(), amount=plain(row["amount"]))) for row in rows]
 
 
 async def _decide(

@@ -105,7 +105,7 @@ class Approval(Struct, frozen=True, kw_only=True):
     decided_at: Instant
 
 
-class Waiting(Struct, frozen=True, kw_only=True):
+class PendingApproval(Struct, frozen=True, kw_only=True):
     """An instruction that waits for an approval."""
 
     outbox_id: UUID
@@ -124,7 +124,7 @@ class Waiting(Struct, frozen=True, kw_only=True):
 class WaitingPage(Struct, frozen=True, kw_only=True):
     """What waits for an approval, the oldest first."""
 
-    waiting: list[Waiting]
+    waiting: list[PendingApproval]
     next: str | None
 
 
@@ -317,9 +317,9 @@ def to_wire_approval(found: approval.Approval) -> Approval:
     )
 
 
-def to_wire_waiting(found: approval.Waiting) -> Waiting:
+def to_wire_waiting(found: approval.PendingApproval) -> PendingApproval:
     """Return an instruction that waits as it is shown."""
-    return Waiting(
+    return PendingApproval(
         outbox_id=found.outbox_id,
         instruction_id=found.instruction_id,
         participant_id=found.participant_id,

@@ -10,7 +10,7 @@ from penstock.base.unique_keys import check_unique_keys
 from penstock.contract.http import Call, Content, Endpoint, NoParameters, Reply, Stream, endpoint
 from penstock.contract.paging import read_id
 from penstock.domains.outbox import inspect, wire
-from penstock.domains.outbox.accept import InstructionBatcher
+from penstock.domains.outbox.batcher import InstructionBatcher
 from penstock.domains.outbox.enqueue import (
     AcceptedInstruction,
     PreparedInstruction,

@@ -13,6 +13,7 @@ from typing import assert_never, cast
 from penstock.base.aio import outcome_of, spawn
 from penstock.base.clock import Clock, instant
 from penstock.base.log import Logger, describe
+from penstock.domains.outbox.crash_point import CrashPoint, never_crash
 from penstock.domains.outbox.earlier_calls import (
     AskAgain,
     AskPerson,
@@ -39,7 +40,6 @@ from penstock.domains.outbox.lookup import (
     hasten_paid_late,
     move_lookup,
 )
-from penstock.domains.outbox.probe import Probe, pass_by
 from penstock.domains.outbox.rails.rail import (
     LoadedRail,
     NoAnswer,
@@ -93,7 +93,7 @@ class Reconciler:
     results: Results
     clock: Clock
     log: Logger
-    probe: Probe = pass_by
+    crash_point: CrashPoint = never_crash
     _places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONNECTIONS_MAX))
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -113,7 +113,7 @@ class Reconciler:
             now = await read_instant(db, self.clock)
             async with db.transaction():
                 lost = await find_unknown(db, limit=LOST_MAX, now=now)
-                self.probe("before_unknown")
+                self.crash_point("before_unknown")
                 await self.resolver.archive.publish(db, lost)
             await self.results.apply_waiting(db, now=now)
             await hasten_paid_late(db, now=now)
@@ -176,7 +176,7 @@ class Reconciler:
 
     async def _query(self, loaded: LoadedInstruction, rail: LoadedRail) -> QueryResult:
         """Ask the rail; an adapter that raises or does not end in time has no answer."""
-        self.probe("before_reconcile_query")
+        self.crash_point("before_reconcile_query")
 
         timeout = min(rail.timeout, QUERY_TIMEOUT)
 
@@ -206,11 +206,11 @@ class Reconciler:
             case MaySend(clearance) if await self._is_stopped(loaded, clearance):
                 await self._ask_later(lookup)
             case _:
-                self.probe("before_resolve")
+                self.crash_point("before_resolve")
                 async with self._places, self.pool.acquire() as db, db.transaction():
                     await self._resolve(db, lookup, finding)
-                    self.probe("before_resolve_commit")
-                self.probe("after_resolve")
+                    self.crash_point("before_resolve_commit")
+                self.crash_point("after_resolve")
 
     async def _is_stopped(self, loaded: LoadedInstruction, clearance: Clearance) -> bool:
         """Return whether a control would stop the instruction, which holds it as unknown again.

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 # Called with the label of the point that is reached.
-Probe = Callable[[str], None]
+CrashPoint = Callable[[str], None]
 
 
-def pass_by(_label: str) -> None:
+def never_crash(_label: str) -> None:
     """Do nothing."""
