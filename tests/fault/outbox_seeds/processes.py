@@ -8,10 +8,12 @@ from asyncio import subprocess
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 
+from penstock.base.aio import finish
 from tests.fault.harness import ROOT
 from tests.fault.outbox_seeds.children import (
     ApiArguments,
@@ -27,6 +29,7 @@ from tests.fault.outbox_seeds.fork_server import main
 main()
 """
 
+FORK_SECONDS_MAX = timedelta(seconds=10)  # It takes milliseconds.
 SECRET_KEY = "cGVuc3RvY2stdGVzdHMtbmVlZC1hLWtleS1vZi0zMkI="
 ENVIRONMENT: Mapping[str, str] = {
     "PENSTOCK_POOL_SIZE_MIN": "1",
@@ -96,12 +99,21 @@ class ForkServer:
         self, arguments: WorkerArguments | ApiArguments | SimulatorArguments, *, log: Path
     ) -> Child:
         """Fork a process."""
+        async with self._lock:
+            forking = asyncio.ensure_future(self._fork({"arguments": arguments, "log": str(log)}))
+            try:
+                return await asyncio.shield(forking)
+            except asyncio.CancelledError:
+                # Nobody knows this child; and its pid, left unread, would be taken for the next's.
+                child = await finish(forking, within=FORK_SECONDS_MAX)
+                await child.end()
+                raise
+
+    async def _fork(self, request: Mapping[str, object]) -> Child:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        request = {"arguments": arguments, "log": str(log)}
-        async with self._lock:
-            self.process.stdin.write(msgspec.json.encode(request) + b"\n")
-            pid = int(await self.process.stdout.readline())
+        self.process.stdin.write(msgspec.json.encode(request) + b"\n")
+        pid = int(await self.process.stdout.readline())
         try:
             return Child(pid, os.pidfd_open(pid))
         except ProcessLookupError:
