@@ -771,7 +771,7 @@ async def test_a_payload_of_another_type_is_dead_and_the_handler_never_sees_it(
     assert (await reason_of(db, wrong) or "").startswith("payload: Expected `int`")
 
 
-async def take(duration: timedelta) -> None:
+async def spend(duration: timedelta) -> None:
     """Take so long, as a call of another system does."""
     with suppress(TimeoutError):
         async with asyncio.timeout(duration.total_seconds()):
@@ -797,9 +797,9 @@ async def test_whatever_a_handler_raises_costs_its_attempt_and_no_more(
 
     async def handle(item: AnyItem) -> None:
         if item.id == fails and item.attempt == 1:
-            await take(SECOND)
+            await spend(SECOND)
             raise failure
-        await take(SECOND / 1_000)
+        await spend(SECOND / 1_000)
         await recorder(item)
 
     async with running(worker_of(dsn, pool, kind_of(lane, handle), poll_interval=NEVER)):

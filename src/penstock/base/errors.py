@@ -141,7 +141,7 @@ class SealBroken(Unavailable):
 
 
 def text_of(value: object) -> str:
-    """Return the text of a value of others, such as an exception; its class if it has none."""
+    """Return the text of a value that a user gave, such as an exception, or else its class."""
     try:
         return str(value)
     except Exception:  # noqa: BLE001  Its `__str__` may raise anything.

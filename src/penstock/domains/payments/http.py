@@ -76,7 +76,7 @@ async def list_payments(call: Call[wire.PaymentQuery, None]) -> wire.PaymentPage
 async def cancel_payment(
     call: Call[wire.PaymentPath, wire.PaymentCancellation | None],
 ) -> wire.PaymentDetail:
-    """Cancel a payment that no worker has claimed, or that Temporal has not executed."""
+    """Cancel a payment that is not executed, unless a worker has claimed it."""
     payment_id = call.parameters.payment_id
     reason = None if call.body is None else call.body.reason
     async with call.connection() as db:
@@ -115,7 +115,7 @@ def endpoints(api: Api) -> Sequence[Endpoint]:
         ),
         endpoint(
             "POST", "/payments/{payment_id}/cancel", cancel_payment, scope="admin",
-            summary="Cancel a payment that no worker has claimed, or Temporal not executed",
+            summary="Cancel a payment that is not executed, unless a worker has claimed it",
         ),
         endpoint(
             "POST", "/payments/{payment_id}/reschedule", api.reschedule_payment, scope="admin",

@@ -17,7 +17,7 @@ reason_option = click.option("--reason", help="Why; it is kept in the audit.")
 @reason_option
 @data_dir_option
 def cancel(*, payment_id: str, reason: str | None, data_dir: Path | None) -> None:
-    """Cancel a payment that no worker has claimed, or that Temporal has not executed."""
+    """Cancel a payment that is not executed, unless a worker has claimed it."""
     ask(data_dir, lambda db: operate.cancel(db, payment_id, who=operator(), reason=reason))
     click.echo(f"payment {payment_id} is cancelled", err=True)
 
