@@ -2,17 +2,21 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from penstock import Item
 from penstock.kernel.enqueue import enqueue_many
 from penstock.kernel.inspect import balance, read_attempts
-from penstock.kernel.item import NewItem
+from penstock.kernel.item import Hold, NewItem, SettledAttempt
 from penstock.kernel.kind import Kind
 from penstock.kernel.lane import Lane
+from penstock.kernel.sweep import rescue
 from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import Connection, Pool
-from tests.kernel.scene import PATIENCE, outcomes_of, reason_of, worker_of
+from tests.kernel.scene import HOUR, PATIENCE, outcomes_of, put, reason_of, take, worker_of
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)  # Due by the real clock.
 
 
 async def test_handlers_get_what_was_preloaded_for_the_whole_claim(
@@ -90,6 +94,34 @@ async def test_an_item_that_cannot_be_preloaded_fails_alone(
     assert got == set(range(20)) - {13}
     first, *_ = await read_attempts(db, accepted[13].id)
     assert (first.outcome, (first.reason or "")[:13]) == ("retry", "ValueError in")
+
+
+async def test_an_item_of_a_dead_worker_that_cannot_be_preloaded_is_unknown(
+    dsn: str, *, pool: Pool, db: Connection, lane: Lane
+) -> None:
+    """Nobody has looked at what the lost attempt did: the item must not be retried until dead."""
+    held = asyncio.Event()
+
+    async def preload(_: Connection, _items: Sequence[Item[int]]) -> Sequence[int]:
+        raise ValueError("unlucky")
+
+    async def handle(_: Item[int]) -> None:
+        raise AssertionError("it was not preloaded")
+
+    async def record(_: Connection, _token: int, attempts: Sequence[SettledAttempt]) -> None:
+        assert [each.outcome for each in attempts] == ["hold"]
+        held.set()
+
+    item_id = await put(db, lane, 1, at=LONG_AGO)
+    await take(db, lane, now=LONG_AGO)
+    await rescue(db, now=LONG_AGO + HOUR)
+    kind = Kind(
+        lane=lane.name, payload_type=int, handle=handle, preload=preload, record=record,
+        when_unknown=Hold,
+    )  # fmt: skip
+    await run_until(worker_of(dsn, pool, kind), held)
+
+    assert await outcomes_of(db, item_id) == ["lost", "hold"]
 
 
 async def test_a_preload_that_returns_too_few_payloads_is_repeated_for_each_item(

@@ -71,7 +71,7 @@ async def execute(
     """
     assert kind.handle is not None
     if claimed.preload_failure is not None:
-        return _not_preloaded(claimed.preload_failure, claimed, failures)
+        return _not_preloaded(claimed.preload_failure, claimed, kind, failures=failures)
     try:
         item = to_item(claimed, kind, token, fence=fence)
     except UNDECODABLE as refused:
@@ -103,7 +103,9 @@ async def execute_many(
     outcomes: dict[int, Outcome] = {}
     for claimed in batch:
         if claimed.preload_failure is not None:
-            outcomes[claimed.id] = _not_preloaded(claimed.preload_failure, claimed, failures)
+            outcomes[claimed.id] = _not_preloaded(
+                claimed.preload_failure, claimed, kind, failures=failures
+            )
             continue
         try:
             items.append(to_item(claimed, kind, token, fence=fence))
@@ -154,9 +156,18 @@ def _is_of_handler(failure: BaseException) -> bool:
     return not isinstance(failure, KeyboardInterrupt | GeneratorExit)
 
 
-def _not_preloaded(failure: Exception, claimed: Claimed, failures: FailureLog) -> Retry:
-    """Return the outcome of an item whose preload has failed: its handler has not run."""
-    return Retry(failures.add(failure, claimed.id))
+def _not_preloaded(
+    failure: Exception, claimed: Claimed, kind: AnyKind, *, failures: FailureLog
+) -> Outcome:
+    """Return the outcome of an item whose preload has failed: its handler has not run.
+
+    Where an earlier attempt may have done its work, a repeat that the handler has not looked at
+    must not let the item die.
+    """
+    reason = failures.add(failure, claimed.id)
+    if claimed.last is not None and claimed.last.outcome in {"lost", "hold"}:
+        return kind.when_unknown(reason)
+    return Retry(reason)
 
 
 def _checked(outcome: object, kind: AnyKind) -> Outcome:

@@ -6,6 +6,7 @@ Rows of attempts are written in the transaction that settles them, so both exist
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Literal
 from uuid import UUID
 
@@ -15,22 +16,43 @@ from penstock.base.log import Logger
 from penstock.base.money import plain
 from penstock.contract.announce import announce_apart
 from penstock.domains.outbox.crash_point import CrashPoint, never_crash
-from penstock.domains.outbox.ending import RailEnding, make_ending, to_column, to_reference
+from penstock.domains.outbox.ending import (
+    EndState,
+    RailEnding,
+    make_ending,
+    to_column,
+    to_reference,
+)
 from penstock.domains.outbox.errors import UnknownInstruction
 from penstock.domains.outbox.event import EVENTS, Announce, OutboxEvent
+from penstock.domains.outbox.instruction import Instruction
 from penstock.domains.outbox.loader import LoadedInstruction, OutboxRef
 from penstock.domains.outbox.lookup import await_settlement
-from penstock.kernel.item import Dead, Hold, SettledAttempt, Snooze
+from penstock.kernel.item import Dead, Hold, Retry, SettledAttempt, Snooze
 from penstock.postgres.array import to_array
 from penstock.postgres.pool import Connection
 from penstock.postgres.statement import statement
 
+READ_SUBJECTS = statement(__package__, "read_subjects.sql")
 RECORD_ATTEMPTS = statement(__package__, "record_attempts.sql")
 WRITE_EVENT = statement(__package__, "write_event.sql")
 
 ArchivedState = Literal[
     "DISPATCHED", "RETRYABLE", "UNKNOWN", "ZOMBIE_REQUEUE", "FAILED", "SETTLED", "RETURNED"
 ]
+
+
+class _Subject(msgspec.Struct, frozen=True):
+    """What an event says of an instruction that could not be loaded for its attempt."""
+
+    item_id: int
+    outbox_id: UUID
+    instruction_id: str
+    participant_id: str
+    sequence_id: int
+    rail_type: str
+    amount: Decimal
+    currency: str
 
 
 def count_nothing(_state: str, _count: int) -> None:
@@ -84,7 +106,7 @@ class Archive:
                 now=awaited[0].claimed_at,
             )
         if self.listeners:
-            await self.publish(db, [event for each in ended if (event := _event_of(*each))])
+            await self.publish(db, await _events_of(db, ended))
         self.crash_point("after_record")
         return [ending.state for _, ending in ended]
 
@@ -158,6 +180,10 @@ def _ending_of(settled: SettledAttempt) -> RailEnding | None:
         return make_ending("FAILED", error_code="REFUSED", error_message=settled.reason)
     if isinstance(ending, Hold):
         return None  # Awaits approval, or the like.
+    if isinstance(ending, Retry) and settled.preloaded is None:
+        # It could not be loaded, so the handler was not called.
+        state: EndState = "FAILED" if settled.outcome == "dead" else "RETRYABLE"
+        return make_ending(state, error_code="NOT_LOADED", error_message=settled.reason)
     return make_ending("UNKNOWN", called=True, error_code="NO_OUTCOME")
 
 
@@ -171,20 +197,35 @@ def _outbox_id(settled: SettledAttempt) -> UUID | None:
             return None
 
 
-def _event_of(settled: SettledAttempt, ending: RailEnding) -> OutboxEvent | None:
-    kind = EVENTS.get(ending.state)
-    if kind is None or not isinstance(settled.preloaded, LoadedInstruction):
-        return None
-    instruction = settled.preloaded.instruction
+async def _events_of(
+    db: Connection, ended: Sequence[tuple[SettledAttempt, RailEnding]]
+) -> list[OutboxEvent]:
+    events: list[OutboxEvent] = []
+    unloaded: dict[int, RailEnding] = {}
+    for settled, ending in ended:
+        if ending.state not in EVENTS:
+            continue
+        if isinstance(settled.preloaded, LoadedInstruction):
+            events.append(_event_of(settled.preloaded.instruction, ending))
+        else:
+            unloaded[settled.item_id] = ending
+    if unloaded:
+        for row in await db.fetch(READ_SUBJECTS, list(unloaded)):
+            subject = _Subject(**dict(row.items(), amount=plain(row["amount"])))
+            events.append(_event_of(subject, unloaded[subject.item_id]))
+    return events
+
+
+def _event_of(subject: Instruction | _Subject, ending: RailEnding) -> OutboxEvent:
     return OutboxEvent(
-        type=kind,
-        outbox_id=instruction.outbox_id,
-        instruction_id=instruction.instruction_id,
-        participant_id=instruction.participant_id,
-        sequence_id=instruction.sequence_id,
-        rail_type=instruction.rail_type,
-        amount=instruction.amount,
-        currency=instruction.currency,
+        type=EVENTS[ending.state],
+        outbox_id=subject.outbox_id,
+        instruction_id=subject.instruction_id,
+        participant_id=subject.participant_id,
+        sequence_id=subject.sequence_id,
+        rail_type=subject.rail_type,
+        amount=subject.amount,
+        currency=subject.currency,
         rail_code=ending.rail_code,
         rail_reference=ending.rail_reference,
         error_code=ending.error_code,
