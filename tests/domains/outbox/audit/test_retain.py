@@ -1,6 +1,8 @@
 """The archive by month: partitions ahead of time, and months that are dropped with their seals."""
 
+import asyncio
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import LiteralString
 from uuid import UUID, uuid4
 
@@ -23,6 +25,9 @@ from penstock.domains.outbox.reconcile.results import LOCK_RESULTS
 from penstock.kernel.lane import create_lane
 from penstock.postgres.pool import Pool
 from tests.domains.outbox.audit.archived import add, found, seal_all, tamper, verified
+from tests.fault.waiting import is_blocked, until
+
+PATIENCE = 20.0  # Seconds; what is waited for takes a few milliseconds.
 
 JAN = datetime(2030, 1, 15, tzinfo=UTC)
 FEB = datetime(2030, 2, 15, tzinfo=UTC)
@@ -72,6 +77,35 @@ async def test_rows_that_came_before_their_month_was_opened_move_into_it(db: Poo
     assert {row["relname"] for row in rows} == {"outbox_attempt_203001", "outbox_attempt_203002"}
     assert len(rows) == len(ids)
     assert (await verified(db)).faults == []
+
+
+async def test_who_writes_meanwhile_waits_for_the_month_and_does_not_deadlock(db: Pool) -> None:
+    """The first worker of a busy database opens the month in which others archive already."""
+    await add(db, 1, at=JAN)
+    async with db.acquire() as writer, asyncio.TaskGroup() as group, writer.transaction():
+        # As the statement that writes does before it has found the partition.
+        await writer.execute("LOCK TABLE ONLY penstock.outbox_attempt IN ROW EXCLUSIVE MODE")
+        opened = group.create_task(open_months(db, now=JAN))
+        await until(partial(is_blocked, db), within=PATIENCE)
+        await add(writer, 1, at=JAN)
+
+    assert JANUARY in opened.result()
+    assert await count(db) == 2
+
+
+async def test_who_reads_meanwhile_does_not_deadlock_with_a_month_that_is_dropped(
+    db: Pool,
+) -> None:
+    await open_months(db, now=JAN)
+    await add(db, 1, at=JAN)
+    await seal_all(db)
+    async with db.acquire() as reader, asyncio.TaskGroup() as group, reader.transaction():
+        await reader.execute("LOCK TABLE ONLY penstock.outbox_attempt IN ACCESS SHARE MODE")
+        dropped = group.create_task(drop_month(db, JANUARY))
+        await until(partial(is_blocked, db), within=PATIENCE)
+        assert await reader.fetchval("SELECT count(*) FROM penstock.outbox_attempt") == 1
+
+    assert dropped.result() == 1
 
 
 async def test_a_failure_that_moves_into_its_month_suspends_nobody_again(db: Pool) -> None:

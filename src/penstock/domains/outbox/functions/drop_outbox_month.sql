@@ -78,6 +78,7 @@ BEGIN
             ORDER BY newer.last_at DESC
             LIMIT 1
         );
+    LOCK TABLE ONLY penstock.outbox_attempt IN ACCESS EXCLUSIVE MODE;
     EXECUTE format('LOCK TABLE penstock.%I IN ACCESS EXCLUSIVE MODE', part);
     EXECUTE format('SELECT count(*) FROM penstock.%I', part) INTO rows_present;
     IF rows_present <> coalesce(made.row_count, 0) THEN

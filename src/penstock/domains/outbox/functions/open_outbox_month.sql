@@ -20,8 +20,14 @@ BEGIN
     IF to_regclass('penstock.' || part) IS NOT NULL THEN
         RETURN false;
     END IF;
-    -- No row may arrive in the default partition between the look and the attachment.
+    -- No row may arrive in the default partition between the look and the attachment. The archive first,
+    -- as all lock it that read or write: the other way round would be a deadlock with them.
+    LOCK TABLE ONLY penstock.outbox_attempt IN ACCESS EXCLUSIVE MODE;
     LOCK TABLE penstock.outbox_attempt_kept IN ACCESS EXCLUSIVE MODE;
+    -- What another session has created is known for certain behind the lock of a table.
+    IF to_regclass('penstock.' || part) IS NOT NULL THEN
+        RETURN false;
+    END IF;
     moves := EXISTS (
         SELECT FROM penstock.outbox_attempt_kept WHERE created_at >= low AND created_at < high);
     IF moves THEN
