@@ -38,8 +38,6 @@ def to_item(
     claimed: Claimed, kind: AnyKind, token: int, *, fence: Fence | None = None
 ) -> Item[Any]:
     """Return the handler's item; raises one of UNDECODABLE for a payload of another type."""
-    if claimed.preloaded is not None:
-        return claimed.preloaded
     return Item(
         id=claimed.id,
         lane=kind.lane,
@@ -73,7 +71,7 @@ async def execute(
     if claimed.preload_failure is not None:
         return _not_preloaded(claimed.preload_failure, claimed, kind, failures=failures)
     try:
-        item = to_item(claimed, kind, token, fence=fence)
+        item = claimed.preloaded or to_item(claimed, kind, token, fence=fence)
     except UNDECODABLE as refused:
         return Dead(f"payload: {refused}")
     try:
@@ -108,7 +106,7 @@ async def execute_many(
             )
             continue
         try:
-            items.append(to_item(claimed, kind, token, fence=fence))
+            items.append(claimed.preloaded or to_item(claimed, kind, token, fence=fence))
         except UNDECODABLE as refused:
             outcomes[claimed.id] = Dead(f"payload: {refused}")
     given = await _handle_many(items, kind, guard=guard, failures=failures)

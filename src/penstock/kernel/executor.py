@@ -37,7 +37,7 @@ RETURNED = Returned()
 EXPIRED = Dead("expired")
 
 # The rate of ended items is measured over intervals of at least this length.
-MEASURE = timedelta(milliseconds=50)
+MEASURE_SECONDS = 0.05
 # Handlers that never await would block the event loop for a whole batch, and the database would be
 # idle meanwhile: yield to the loop after this many items.
 YIELD_EVERY = 20
@@ -500,7 +500,7 @@ class Executor:
         if held.end(ended, now):
             self.on_ended()
         self._measured += 1
-        if now - self._measured_at > MEASURE.total_seconds():
+        if now - self._measured_at > MEASURE_SECONDS:
             self.ended_per_second = self._measured / (now - self._measured_at)
             self._measured_at, self._measured = now, 0
 

@@ -66,7 +66,7 @@ class LocalGate:
         self._until_sweep -= 1
         if not self._until_sweep:
             self._sweep(now)
-        state = self._state(key)
+        state = self._keys.get(key) or self._begin(key)
         if state.rules is not rules:
             state.adopt(rules)
 
@@ -110,7 +110,7 @@ class LocalGate:
         if state is None:
             if verdict != "failing" and cooldown is None:
                 return
-            state = self._keys[permit.key] = _KeyState()
+            state = self._begin(permit.key)
         state.permits.pop(permit.id, None)
         if verdict == "failing" or state.breaker is not None or cooldown is not None:
             now = self._clock.microseconds()
@@ -124,7 +124,7 @@ class LocalGate:
         self._until_sweep -= 1
         if not self._until_sweep:
             self._sweep(now)
-        states = [self._state(limit.key) for limit in limits]
+        states = [self._keys.get(limit.key) or self._begin(limit.key) for limit in limits]
         for state, limit in zip(states, limits, strict=True):
             state.adopt_limit(limit)
         at, last = _common_instant(states, now)
@@ -163,10 +163,8 @@ class LocalGate:
             permits_until=state.permits.values(),
         )
 
-    def _state(self, key: str) -> "_KeyState":
-        state = self._keys.get(key)
-        if state is None:
-            state = self._keys[key] = _KeyState()
+    def _begin(self, key: str) -> "_KeyState":
+        state = self._keys[key] = _KeyState()
         return state
 
     def _refuse_until(self, until: int, now: int, reason: RefusalReason) -> Refusal:
@@ -325,7 +323,10 @@ class _KeyState:
         self.last_expires_at = max(self.last_expires_at, until)
 
     def _drop_abandoned_queue(self, now: int) -> None:
-        if now - self.free_at(now) > QUEUE_ABANDONED_AFTER + self.interval:
+        if (
+            self.rate_queue_until
+            and now - self.free_at(now) > QUEUE_ABANDONED_AFTER + self.interval
+        ):
             self.rate_queue_until = 0
 
     def record(self, permit: Permit, rules: Rules, verdict: Verdict, *, now: int) -> None:

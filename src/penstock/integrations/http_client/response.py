@@ -1,5 +1,7 @@
 """Parse responses from the bytes of a connection, one after another. Touches no network."""
 
+from contextlib import suppress
+
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from msgspec import Struct
 
@@ -15,15 +17,15 @@ class Response(Struct, frozen=True, kw_only=True):
     is_truncated: bool
     # From the call to the last byte, with waiting and connecting.
     duration_seconds: float
-    raw_headers: list[tuple[bytes, bytes]]
+    raw_head: bytes  # As received, with what arrived together with its end.
 
     def header(self, name: str) -> str | None:
         """Return the first header of this name, in any case, or None.
 
-        Headers are stored as received, because most callers read none.
+        Headers are parsed here: most callers read none, and collecting them takes 1 µs.
         """
         wanted = name.lower().encode()
-        for found, value in self.raw_headers:
+        for found, value in _parse_headers(self.raw_head):
             if found.lower() == wanted:
                 return value.decode("latin-1")
         return None
@@ -45,8 +47,8 @@ class ResponseParser:
         "_body_bytes",
         "_body_bytes_max",
         "_flaw",
+        "_head",
         "_head_bytes_max",
-        "_headers",
         "_is_complete",
         "_is_truncated",
         "_parser",
@@ -66,7 +68,7 @@ class ResponseParser:
     def begin(self) -> None:
         """Reset the state for the next response."""
         self._status = 0  # Until the head of a final response is complete.
-        self._headers: list[tuple[bytes, bytes]] = []
+        self._head = b""
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._is_complete = False
@@ -78,6 +80,8 @@ class ResponseParser:
     def feed(self, data: bytes) -> bool:
         """Parse bytes; return whether the response is complete. Raises MalformedResponse."""
         self.received_bytes += len(data)
+        if not self._status:
+            self._head += data
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as refused:
@@ -108,7 +112,7 @@ class ResponseParser:
             body=body[0] if len(body) == 1 else b"".join(body),
             is_truncated=self._is_truncated,
             duration_seconds=duration_seconds,
-            raw_headers=self._headers,
+            raw_head=self._head,
         )
 
     def on_message_begin(self) -> None:
@@ -116,23 +120,16 @@ class ResponseParser:
         if self._is_complete:
             self.is_reusable = False
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; trailers arrive here too and are dropped."""
-        if not self._status:
-            self._headers.append((name, value))
-
     def on_headers_complete(self) -> None:
-        """Take the status of a final response; drop informational ones (1xx)."""
+        """Take the status of a final response, not of an informational one (1xx)."""
         if self._status:
             return
         status = self._parser.get_status_code()
-        if self.received_bytes > self._head_bytes_max:
-            self._check_head()
         if status >= 200:
             self._status = status
-        elif 100 <= status != 101:
-            self._headers.clear()
-        else:
+            if self.received_bytes > self._head_bytes_max:
+                self._check_head()
+        elif status < 100 or status == 101:
             self._flaw = f"status {status} is not a final response"
 
     def on_body(self, data: bytes) -> None:
@@ -154,7 +151,8 @@ class ResponseParser:
 
     def _check_head(self) -> None:
         """Count the headers exactly: the bytes received may be a short head and a long body."""
-        if sum(len(name) + len(value) for name, value in self._headers) > self._head_bytes_max:
+        headers = _parse_headers(self._head)
+        if sum(len(name) + len(value) for name, value in headers) > self._head_bytes_max:
             self._flaw = self._head_too_large()
 
     def _check_size(self) -> None:
@@ -171,7 +169,7 @@ class ResponseParser:
         self._is_truncated = True
 
     def _has_length(self) -> bool:
-        for name, value in self._headers:
+        for name, value in _parse_headers(self._head):
             match name.lower():
                 case b"content-length":
                     return True
@@ -180,3 +178,32 @@ class ResponseParser:
                 case _:
                     pass
         return False
+
+
+class _HeaderParser:
+    """Collect the headers of the final response."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[bytes, bytes]] = []
+        self.parser = HttpResponseParser(self)
+        self._is_complete = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; trailers arrive here too and are dropped."""
+        if not self._is_complete:
+            self.found.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """Drop the headers of an informational response (1xx)."""
+        if self.parser.get_status_code() >= 200:
+            self._is_complete = True
+        elif not self._is_complete:
+            self.found.clear()
+
+
+def _parse_headers(head: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the headers of bytes that begin with a valid head."""
+    collected = _HeaderParser()
+    with suppress(HttpParserError, HttpParserUpgrade):  # From what follows the head.
+        collected.parser.feed_data(head)
+    return collected.found
