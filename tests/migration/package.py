@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+from penstock.postgres.functions import read_functions
 from penstock.postgres.history import record_history
+from penstock.postgres.steps import read_steps
 
 
 class MigrationPackage:
@@ -19,12 +21,20 @@ class MigrationPackage:
     def write(self, file: str, sql: str) -> None:
         """Ship a step."""
         (self.steps / file).write_text(sql)
+        forget_files()
+
+    def remove(self, file: str) -> None:
+        """Ship a step no longer."""
+        (self.steps / file).unlink()
+        forget_files()
 
     def define(self, name: str, sql: str, *, is_recorded: bool = True) -> None:
         """Ship a function, a view or a trigger, as a release does: with its history."""
         (self.functions / f"{name}.sql").write_text(sql)
+        forget_files()
         if is_recorded:
             record_history(self.name)
+            forget_files()
 
     def release(self) -> dict[Path, str]:
         """Return all files as they are, to go back to this release with `install`."""
@@ -37,3 +47,10 @@ class MigrationPackage:
             file.unlink()
         for file, text in release.items():
             file.write_text(text)
+        forget_files()
+
+
+def forget_files() -> None:
+    """Have the files of packages read again, as another process does."""
+    read_functions.cache_clear()
+    read_steps.cache_clear()

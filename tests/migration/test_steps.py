@@ -71,7 +71,7 @@ async def test_a_lock_is_not_kept_after_a_failure(
     package.write("0003_break.sql", "SELECT 1 / 0;")
     with pytest.raises(Exception, match="division by zero"):
         await migrate(connection, [package.name])
-    (package.steps / "0003_break.sql").unlink()
+    package.remove("0003_break.sql")
     other = await connect(empty_dsn)
     applied = await migrate(other, [package.name])
     await other.close()
@@ -249,7 +249,7 @@ async def test_a_step_that_replaces_the_applied_ones_is_not_run(
 ) -> None:
     """A database that went the long way has its result already, and its data."""
     await migrate(connection, [package.name])
-    (package.steps / "0002_grow.sql").unlink()
+    package.remove("0002_grow.sql")
     squashed = "-- replaces: 0001_start, 0002_grow\nCREATE TABLE apple (id int);"
     package.write("0001_start.sql", squashed)
     package.write("0002_pick.sql", "DELETE FROM apple WHERE id = 1;")
@@ -265,7 +265,7 @@ async def test_a_step_that_replaces_the_applied_ones_is_not_run(
 async def test_a_database_that_has_only_some_of_the_replaced_steps_is_refused(
     connection: Connection, package: MigrationPackage
 ) -> None:
-    (package.steps / "0002_grow.sql").unlink()
+    package.remove("0002_grow.sql")
     await migrate(connection, [package.name])
     package.write(
         "0001_start.sql", "-- replaces: 0001_start, 0002_grow\nCREATE TABLE apple (id int);"

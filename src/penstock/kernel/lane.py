@@ -6,7 +6,7 @@ Nothing is cached: a change applies to every worker from its commit on.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from operator import attrgetter
 from typing import Annotated, Any, Literal
@@ -229,9 +229,10 @@ async def create_lane(
             await audit(db, who, "lane.created", subject=name)
             if policy:
                 return await set_lane(db, name, who=who, owner=owner, **policy)
-        elif owner is not None:
-            await _own(db, name, who=who, owner=owner, guards=guards or {})
-    return await read_lane(db, name)
+        lane = await read_lane(db, name)
+        if is_new or owner is None:
+            return lane
+        return await _own(db, lane, who=who, owner=owner, guards=guards or {})
 
 
 async def read_lane(db: Queries, name: str) -> Lane:
@@ -308,23 +309,25 @@ def lane_policy_table() -> str:
 
 
 async def _own(
-    db: Connection, name: str, *, who: str, owner: str, guards: Mapping[str, str]
-) -> None:
+    db: Connection, lane: Lane, *, who: str, owner: str, guards: Mapping[str, str]
+) -> Lane:
     """Bring the owner and the guards of an existing lane up to what its domain declares.
 
     Guards of fields that the environment of another process fixes stay: it may be running.
     """
-    lane = await read_lane(db, name)
     if lane.owner not in (None, owner):
-        raise LaneIsOwned(name, lane.owner, "another owner", "choose another name for your lane")
+        raise LaneIsOwned(
+            lane.name, lane.owner, "another owner", "choose another name for your lane"
+        )
     fixed = {verb: why for verb, why in lane.guards.items() if why.endswith(FIXED_ENDING)}
     guards = {**guards, **{verb: why for verb, why in fixed.items() if not _fixes(guards, verb)}}
     if (lane.owner, lane.guards) == (owner, guards):
-        return
-    await db.execute(OWN_LANE, name, owner, json.dumps(guards))
+        return lane
+    await db.execute(OWN_LANE, lane.name, owner, json.dumps(guards))
     before = {"owner": lane.owner, "guards": lane.guards}
     after = {"owner": owner, "guards": guards}
-    await audit(db, who, "lane.changed", subject=name, before=before, after=after)
+    await audit(db, who, "lane.changed", subject=lane.name, before=before, after=after)
+    return replace(lane, owner=owner, guards=guards)
 
 
 def _fixes(guards: Mapping[str, str], verb: str) -> bool:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from hashlib import sha256
 from importlib.resources import files
@@ -72,14 +73,15 @@ def checksum(script: str) -> str:
     return sha256(script.encode()).hexdigest()
 
 
-def read_functions(package: str) -> list[Function]:
+@cache  # 4 ms; a process may open many apps, and its package does not change meanwhile.
+def read_functions(package: str) -> tuple[Function, ...]:
     """Return what a migration package ships, by name."""
     folder = files(package) / "functions"
     if not folder.is_dir():
-        return []
+        return ()
     history = read_history(package)
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
-    return [_read(package, name, history) for name in names]
+    return tuple(_read(package, name, history) for name in names)
 
 
 def read_history(package: str) -> dict[str, list[str]]:

@@ -59,7 +59,7 @@ class Plan:
     """What one migration package ships, and what of it the database lacks."""
 
     package: str
-    functions: list[Function]
+    functions: Sequence[Function]
     outdated: list[Function]
     adopted: Step | None  # Recorded under the names of the steps that it replaces.
     pre: list[Step]

@@ -6,6 +6,7 @@ A `pre` step adds what a release needs and leaves the previous release working. 
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import LiteralString
@@ -48,10 +49,11 @@ def is_post(name: str) -> bool:
     return _POST.match(name) is not None
 
 
-def read_steps(package: str) -> list[Step]:
+@cache  # As the functions of the package.
+def read_steps(package: str) -> tuple[Step, ...]:
     """Return the steps that a migration package ships, in order."""
     names = sorted(entry.name for entry in (files(package) / "migrations").iterdir())
-    steps = [_read(package, name) for name in names if name.endswith(".sql")]
+    steps = tuple(_read(package, name) for name in names if name.endswith(".sql"))
     for expected, step in enumerate(steps, start=1):
         if step.number != expected:
             raise BadMigration(package, step.name, f"number {expected:04} was expected here")
