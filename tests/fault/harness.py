@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,10 +21,10 @@ from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Pool, database_away, open_pool
 from tests.database import MIGRATION_PACKAGES
+from tests.fault.processes import Child, ForkServer
 from tests.fault.record import count_lines, read_lines
 from tests.fault.waiting import pause, until
 
-ROOT = Path(__file__).parents[2]
 WAIT_SECONDS = 120.0  # For what takes a few seconds on an idle machine.
 LEASE = timedelta(seconds=10)  # Only killed workers should lose one, also on a busy machine.
 MAX_ATTEMPTS = 50  # No item may become dead by lost attempts: these tests kill often.
@@ -39,9 +38,10 @@ class Harness:
 
     server: Server
     pool: Pool
+    forks: ForkServer
     folder: Path
-    workers: list[asyncio.subprocess.Process] = field(default_factory=list)
-    balances: list[Balance] = field(default_factory=list)
+    workers: list[Child] = field(default_factory=list[Child])
+    balances: list[Balance] = field(default_factory=list[Balance])
 
     @property
     def record(self) -> Path:
@@ -54,30 +54,31 @@ class Harness:
     def starts_count(self) -> int:
         return count_lines(self.record)
 
-    async def start_worker(self) -> asyncio.subprocess.Process:
+    async def start_worker(
+        self, module: str = "tests.fault.worker", *arguments: str, pool_size_max: int = 6
+    ) -> Child:
         """Start a worker process; it waits for the database by itself."""
-        with (self.folder / "workers.log").open("ab") as log:
-            worker = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.fault.worker", self.server.dsn, str(self.record)),
-                cwd=ROOT,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PENSTOCK_POOL_SIZE_MIN": "1", "PENSTOCK_POOL_SIZE_MAX": "6"},
-            )
+        worker = await self.forks.start(
+            *(module, self.server.dsn, str(self.record), *arguments),
+            log=self.folder / "workers.log",
+            environment={
+                **os.environ,
+                "PENSTOCK_POOL_SIZE_MIN": "1",
+                "PENSTOCK_POOL_SIZE_MAX": str(pool_size_max),
+            },
+        )
         self.workers.append(worker)
         return worker
 
-    async def kill(self, worker: asyncio.subprocess.Process) -> None:
+    async def kill(self, worker: Child) -> None:
         """Send SIGKILL to one of the workers."""
         self.workers.remove(worker)
-        if worker.returncode is None:
-            worker.kill()
-        await worker.wait()
+        await worker.end()
 
-    async def terminate(self, worker: asyncio.subprocess.Process) -> int:
+    async def terminate(self, worker: Child) -> int:
         """Send SIGTERM, wait for the end, and return the exit code."""
         self.workers.remove(worker)
-        worker.send_signal(signal.SIGTERM)
+        worker.send(signal.SIGTERM)
         async with asyncio.timeout(WAIT_SECONDS):
             return await worker.wait()
 
@@ -101,7 +102,9 @@ class Harness:
 
 
 @asynccontextmanager
-async def running_harness(folder: Path, *, lease: timedelta = LEASE) -> AsyncGenerator[Harness]:
+async def running_harness(
+    folder: Path, forks: ForkServer, *, lease: timedelta = LEASE
+) -> AsyncGenerator[Harness]:
     """Run a separate server (fsync on) with two lanes; kill the remaining workers at the end."""
     async with embedded_server(folder / "data") as server:
         pool = await open_pool(server.dsn, min_size=1, max_size=4)
@@ -117,7 +120,7 @@ async def running_harness(folder: Path, *, lease: timedelta = LEASE) -> AsyncGen
                     max_attempts=MAX_ATTEMPTS,
                     backoff_base=timedelta(milliseconds=50),
                 )
-        opened = Harness(server, pool, folder)
+        opened = Harness(server, pool, forks, folder)
         try:
             yield opened
         finally:

@@ -17,6 +17,7 @@ from tests.fault.harness import (
     until_started,
     watch_balance,
 )
+from tests.fault.processes import ForkServer
 from tests.fault.proof import (
     assert_nothing_is_done_twice,
     assert_nothing_is_lost,
@@ -37,12 +38,12 @@ SHORT_LEASE = timedelta(seconds=1.5)  # Items of a killed worker become ready so
 @pytest.mark.timeout(300)
 @pytest.mark.covers("A37", "A98", "C34", "E27", "E28", "E45", "E46")
 async def test_no_item_is_lost_or_repeated_when_workers_and_postgres_are_killed(
-    tmp_path: Path,
+    forks: ForkServer, tmp_path: Path
 ) -> None:
     """The main promise of the product, while workers and PostgreSQL are killed at random."""
     print(f"PENSTOCK_FAULT_SEED={SEED} PENSTOCK_FAULT_ITEMS={ITEMS}")
     chance = random.Random(SEED)
-    async with running_harness(tmp_path, lease=SHORT_LEASE) as harness:
+    async with running_harness(tmp_path, forks, lease=SHORT_LEASE) as harness:
         await fill(harness.pool, "unordered", [_item(chance) for _ in range(ITEMS // 2)])
         order_keys = [str(chance.randrange(ORDER_KEYS)) for _ in range(ITEMS - ITEMS // 2)]
         await fill(harness.pool, "ordered", [_item(chance, order_key=key) for key in order_keys])
@@ -80,11 +81,11 @@ def _item(chance: random.Random, *, order_key: str | None = None) -> NewItem:
 
 @pytest.mark.timeout(180)
 @pytest.mark.covers("A37")
-async def test_a_worker_survives_a_crash_of_postgres(tmp_path: Path) -> None:
+async def test_a_worker_survives_a_crash_of_postgres(forks: ForkServer, tmp_path: Path) -> None:
     """A restart of the database must not require a restart of the workers."""
     items = ITEMS // 5
     chance = random.Random(SEED)
-    async with running_harness(tmp_path) as harness:
+    async with running_harness(tmp_path, forks) as harness:
         await fill(harness.pool, "unordered", [_item(chance) for _ in range(items)])
         worker = await harness.start_worker()
 
@@ -94,7 +95,7 @@ async def test_a_worker_survives_a_crash_of_postgres(tmp_path: Path) -> None:
             harness.kill_postgres()
 
         await until(harness.is_drained, within=DRAIN_SECONDS)
-        assert worker.returncode is None, "the process is still the same"
+        assert worker.is_running, "the process is still the same"
         await assert_nothing_is_lost(harness, items=items)
         await assert_nothing_is_done_twice(harness)
         assert await harness.terminate(worker) == 0
@@ -102,10 +103,12 @@ async def test_a_worker_survives_a_crash_of_postgres(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(120)
 @pytest.mark.covers("B58")
-async def test_sigterm_returns_items_that_have_not_started(tmp_path: Path) -> None:
+async def test_sigterm_returns_items_that_have_not_started(
+    forks: ForkServer, tmp_path: Path
+) -> None:
     """A rollout stops every worker under load; that must cost neither an item nor an attempt."""
     items = 3_000
-    async with running_harness(tmp_path) as harness:
+    async with running_harness(tmp_path, forks) as harness:
         await fill(harness.pool, "unordered", [NewItem(payload="slow") for _ in range(items)])
         worker = await harness.start_worker()
         await until_started(harness, items // 10)

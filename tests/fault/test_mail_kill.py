@@ -1,11 +1,11 @@
 """Workers that die with kill -9 while they send mails: nobody is missed, and nothing is stuck."""
 
-import asyncio
 import os
 import random
 import signal
 from collections import Counter, defaultdict
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -23,7 +23,8 @@ from penstock.kernel.inspect import balance
 from penstock.kernel.lane import set_lane
 from penstock.postgres.pool import Pool
 from tests.domains.mail.outbox import ADA, VAULT, a_mail
-from tests.e2e.command import Command, penstock
+from tests.e2e.command import clean_environment
+from tests.fault.processes import Child, ForkServer
 from tests.fault.waiting import pause, until
 from tests.smtp_server import HOST, SmtpServer, serving
 
@@ -42,11 +43,14 @@ CHUNK = 1_000
 
 
 async def test_a_mail_of_a_killed_worker_is_sent_again_with_its_message_id(
-    dsn: str, tmp_path: Path
+    dsn: str, *, forks: ForkServer, tmp_path: Path
 ) -> None:
     """The relay had the message and its reply was lost: the one case in which a mail is doubled."""
-    environment = {"PENSTOCK_DATABASE_URL": dsn, "PENSTOCK_DOMAINS": "mail"}
-    async with serving(SmtpServer()) as server, Penstock(dsn=dsn, domains=[mail.DOMAIN]) as app:
+    async with (
+        serving(SmtpServer()) as server,
+        Penstock(dsn=dsn, domains=[mail.DOMAIN]) as app,
+        started_workers(dsn, forks=forks, folder=tmp_path) as workers,
+    ):
         relay = SmtpRelay(name="main", host=HOST, port=server.port, tls="none")
         async with app.pool.acquire() as db:
             await put_relay(db, relay, vault=VAULT, who="test")
@@ -57,16 +61,17 @@ async def test_a_mail_of_a_killed_worker_is_sent_again_with_its_message_id(
         async def has_message() -> bool:
             return bool(server.messages)
 
-        with penstock("worker", folder=tmp_path, environment=environment) as first:
-            await until(has_message, within=PATIENCE)
-            await asyncio.to_thread(first.stop, signal.SIGKILL)
+        await workers.start()
+        await until(has_message, within=PATIENCE)
+        await workers.kill(workers.running[0])
 
         async def is_sent() -> bool:
             return (await read_mail(app.pool, mail_id)).status == "sent"
 
-        with penstock("worker", folder=tmp_path, environment=environment) as second:
-            await until(is_sent, within=PATIENCE)
-            await asyncio.to_thread(second.stop)
+        await workers.start()
+        await until(is_sent, within=PATIENCE)
+        workers.running[0].send(signal.SIGTERM)
+        assert await workers.running[0].wait() == 0
 
         lost, sent = server.messages
         assert lost.content == sent.content
@@ -77,25 +82,45 @@ async def test_a_mail_of_a_killed_worker_is_sent_again_with_its_message_id(
 class Workers:
     """The running workers, and how to start one."""
 
-    stack: ExitStack
+    forks: ForkServer
     folder: Path
     dsn: str
-    running: list[Command] = field(default_factory=list[Command])
+    started: int = 0
+    running: list[Child] = field(default_factory=list[Child])
 
     async def start(self) -> None:
         """Start one, and return once it works."""
         environment = {"PENSTOCK_DATABASE_URL": self.dsn, "PENSTOCK_DOMAINS": "mail"}
-        command = penstock("worker", folder=self.folder, environment=environment)
-        self.running.append(self.stack.enter_context(command))
-        await asyncio.to_thread(self.running[-1].wait_for, "penstock works on")
+        self.started += 1
+        worker = await self.forks.start(
+            *("penstock.cli", "worker"),
+            log=self.folder / f"worker-{self.started}.log",
+            environment=clean_environment(environment),
+            folder=self.folder,
+        )
+        self.running.append(worker)
+        await worker.until_logged("penstock works on", within=PATIENCE)
 
-    async def kill(self, worker: Command) -> None:
+    async def kill(self, worker: Child) -> None:
         self.running.remove(worker)
-        await asyncio.to_thread(worker.stop, signal.SIGKILL)
+        await worker.end()
+
+
+@asynccontextmanager
+async def started_workers(dsn: str, *, forks: ForkServer, folder: Path) -> AsyncGenerator[Workers]:
+    """Kill the workers that still run at the end."""
+    workers = Workers(forks=forks, folder=folder, dsn=dsn)
+    try:
+        yield workers
+    finally:
+        for worker in list(workers.running):
+            await workers.kill(worker)
 
 
 @pytest.mark.timeout(1200)
-async def test_nobody_is_missed_when_workers_are_killed(dsn: str, tmp_path: Path) -> None:
+async def test_nobody_is_missed_when_workers_are_killed(
+    dsn: str, *, forks: ForkServer, tmp_path: Path
+) -> None:
     """A second copy has the Message-ID of the first, and follows a final reply that was lost."""
     chance = random.Random(SEED)
     overdue: list[float] = [0.0]
@@ -116,22 +141,23 @@ async def test_nobody_is_missed_when_workers_are_killed(dsn: str, tmp_path: Path
         async def has_reached(count: int) -> bool:
             return server.steps["DOT"] >= count
 
-        with ExitStack() as stack:
-            workers = Workers(stack=stack, folder=tmp_path, dsn=dsn)
-            async with alongside(watch_leases(app.pool, overdue)):
-                for _ in range(WORKERS):
-                    await workers.start()
-                for _ in range(KILLS):
-                    server.on("DOT", hang=True, times=HUNG_REPLIES)
-                    hung_at = server.steps["DOT"] + LOST_REPLIES + HUNG_REPLIES
-                    recipients |= await accept_mails(app, MAILS // (KILLS + 1))
-                    await until(partial(has_reached, hung_at), within=PATIENCE)
-                    await workers.kill(chance.choice(workers.running))
-                    server.drop_connections()
-                    await workers.start()
-                recipients |= await accept_mails(app, MAILS - len(recipients))
-                await until(partial(has_sent, MAILS), within=600.0)
-                await until(partial(is_drained, app.pool), within=PATIENCE)
+        async with (
+            started_workers(dsn, forks=forks, folder=tmp_path) as workers,
+            alongside(watch_leases(app.pool, overdue)),
+        ):
+            for _ in range(WORKERS):
+                await workers.start()
+            for _ in range(KILLS):
+                server.on("DOT", hang=True, times=HUNG_REPLIES)
+                hung_at = server.steps["DOT"] + LOST_REPLIES + HUNG_REPLIES
+                recipients |= await accept_mails(app, MAILS // (KILLS + 1))
+                await until(partial(has_reached, hung_at), within=PATIENCE)
+                await workers.kill(chance.choice(workers.running))
+                server.drop_connections()
+                await workers.start()
+            recipients |= await accept_mails(app, MAILS - len(recipients))
+            await until(partial(has_sent, MAILS), within=600.0)
+            await until(partial(is_drained, app.pool), within=PATIENCE)
 
         await assert_everybody_was_reached(app.pool, recipients)
         doubles = await assert_doubles_follow_lost_attempts(app.pool, server, recipients)

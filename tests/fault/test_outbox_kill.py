@@ -4,8 +4,6 @@ import asyncio
 import os
 import random
 import signal
-import sys
-from asyncio import subprocess
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,7 +23,7 @@ from penstock.kernel.sweep import sweep
 from penstock.postgres.pool import Pool
 from tests.domains.outbox.sending.ledger import Ledger, keeping
 from tests.domains.outbox.sending.scene import accept, item_state
-from tests.fault.harness import ROOT
+from tests.fault.processes import Child, ForkServer
 from tests.fault.waiting import pause, until
 
 SEED = int(os.environ.get("PENSTOCK_FAULT_SEED", "16"))
@@ -49,9 +47,10 @@ class Scene:
     pool: Pool
     ledger: Ledger
     promise: str
+    forks: ForkServer
     folder: Path
     sent: dict[str, UUID] = field(default_factory=dict[str, UUID])
-    workers: list[subprocess.Process] = field(default_factory=list[subprocess.Process])
+    workers: list[Child] = field(default_factory=list[Child])
 
     async def send(self, count: int) -> None:
         """Accept instructions of several participants; the name has the number in its order."""
@@ -63,16 +62,17 @@ class Scene:
                 name = f"{participant}-{number % ROUND}"
                 self.sent[name] = await accept(db, name, participant=participant)
 
-    async def start(self, label: str = "never", how: str = "kill") -> subprocess.Process:
-        with (self.folder / "workers.log").open("ab") as log:
-            worker = await subprocess.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.fault.outbox_worker"),
-                *(self.dsn, str(self.ledger.port), self.promise, how, label),
-                cwd=ROOT,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PENSTOCK_POOL_SIZE_MIN": "1", "PENSTOCK_POOL_SIZE_MAX": "6"},
-            )
+    async def start(self, label: str = "never", how: str = "kill") -> Child:
+        worker = await self.forks.start(
+            "tests.fault.outbox_worker",
+            *(self.dsn, str(self.ledger.port), self.promise, how, label),
+            log=self.folder / "workers.log",
+            environment={
+                **os.environ,
+                "PENSTOCK_POOL_SIZE_MIN": "1",
+                "PENSTOCK_POOL_SIZE_MAX": "6",
+            },
+        )
         self.workers.append(worker)
         return worker
 
@@ -116,7 +116,9 @@ class Scene:
 
 
 @asynccontextmanager
-async def running(dsn: str, db: Pool, folder: Path, *, promise: str) -> AsyncGenerator[Scene]:
+async def running(
+    dsn: str, db: Pool, *, forks: ForkServer, folder: Path, promise: str
+) -> AsyncGenerator[Scene]:
     async with db.acquire() as connection:
         await create_lane(
             connection,
@@ -135,14 +137,12 @@ async def running(dsn: str, db: Pool, folder: Path, *, promise: str) -> AsyncGen
         )
     ledger = Ledger(recognises_keys=promise == "key")
     async with keeping(ledger), alongside(_sweep_often(db)):
-        scene = Scene(dsn=dsn, pool=db, ledger=ledger, promise=promise, folder=folder)
+        scene = Scene(dsn=dsn, pool=db, ledger=ledger, promise=promise, forks=forks, folder=folder)
         try:
             yield scene
         finally:
             for worker in scene.workers:
-                if worker.returncode is None:
-                    worker.kill()
-                await worker.wait()
+                await worker.end()
 
 
 async def _sweep_often(db: Pool) -> None:
@@ -155,14 +155,14 @@ async def _sweep_often(db: Pool) -> None:
 @pytest.mark.covers("E28", "E73")
 @pytest.mark.parametrize("promise", ["query", "key"])
 async def test_nothing_is_paid_twice_or_lost_wherever_a_worker_dies(
-    dsn: str, db: Pool, tmp_path: Path, *, promise: str
+    dsn: str, db: Pool, *, forks: ForkServer, tmp_path: Path, promise: str
 ) -> None:
     """A rail that books every call and answers queries, and one that only recognises keys."""
     chance = random.Random(SEED)
     labels = [*IN_THE_HANDLER, *IN_THE_ARCHIVE, *IN_THE_RECONCILER]
     if promise == "query":
         labels += QUERIES
-    async with running(dsn, db, tmp_path, promise=promise) as scene:
+    async with running(dsn, db, forks=forks, folder=tmp_path, promise=promise) as scene:
         for label in labels:
             scene.ledger.orders += chance.choices(["pay", "lose", "BUSY"], k=ROUND // 2)
             scene.ledger.orders += ["lose", "BUSY"]
@@ -183,10 +183,10 @@ async def test_nothing_is_paid_twice_or_lost_wherever_a_worker_dies(
     [("before_fence", "nothing"), ("before_fence", "query"), ("before_send", "query")],
 )
 async def test_a_worker_that_was_stopped_past_its_lease_does_not_call(
-    dsn: str, db: Pool, tmp_path: Path, *, label: str, promise: str
+    dsn: str, db: Pool, *, forks: ForkServer, tmp_path: Path, label: str, promise: str
 ) -> None:
     """It says late that it made no call; a rail that promises nothing needs no other proof."""
-    async with running(dsn, db, tmp_path, promise=promise) as scene:
+    async with running(dsn, db, forks=forks, folder=tmp_path, promise=promise) as scene:
         await scene.send(1)
         stopped = await scene.start(label, how="stop")
         await until(partial(_is_stopped, stopped), within=PATIENCE)
@@ -196,16 +196,16 @@ async def test_a_worker_that_was_stopped_past_its_lease_does_not_call(
 
         if promise == "query":
             await until(scene.are_all_done, within=PATIENCE)
-        stopped.send_signal(signal.SIGCONT)
+        stopped.send(signal.SIGCONT)
         await until(scene.are_all_done, within=PATIENCE)
         await until(partial(_has_late_result, db), within=PATIENCE)
 
-        assert other.returncode is None
+        assert other.is_running
         await scene.assert_paid_once_in_order()
 
 
-async def _is_stopped(worker: subprocess.Process) -> bool:
-    return Path(f"/proc/{worker.pid}/stat").read_text().split()[2] == "T"
+async def _is_stopped(worker: Child) -> bool:
+    return worker.is_stopped
 
 
 async def _is_lost(db: Pool) -> bool:

@@ -1,13 +1,11 @@
 """Payment rails under seeded faults: the first seeds of `make fault`, which runs any number."""
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.fault.outbox_seeds.batch import find_missed, print_summary, run_seeds
-from tests.fault.outbox_seeds.children import SimulatorArguments
 from tests.fault.outbox_seeds.plan import (
     BRIEF_KEY_SECONDS,
     FINAL_SECONDS,
@@ -16,11 +14,9 @@ from tests.fault.outbox_seeds.plan import (
     find_labels,
     make_plan,
 )
-from tests.fault.outbox_seeds.processes import forking
 from tests.fault.outbox_seeds.run import RunFailed
 from tests.fault.outbox_seeds.traffic import Line, find_forbidden
-from tests.fault.waiting import pause, until
-from tests.ports import free_port
+from tests.fault.processes import ForkServer
 
 SEEDS = range(1, 51)
 JOBS = 3
@@ -28,42 +24,15 @@ JOBS = 3
 
 @pytest.mark.timeout(1_800)
 @pytest.mark.covers("E28", "E73", "E74")
-async def test_no_fault_pays_twice_or_loses_or_reorders_an_instruction(tmp_path: Path) -> None:
+async def test_no_fault_pays_twice_or_loses_or_reorders_an_instruction(
+    forks: ForkServer, tmp_path: Path
+) -> None:
     """The ledger of the rail decides; a failure prints its seed, its plan and its folder."""
-    outcomes = await run_seeds(SEEDS, jobs=JOBS, keep_in=tmp_path)
+    outcomes = await run_seeds(forks, SEEDS, jobs=JOBS, keep_in=tmp_path)
 
     print_summary(outcomes)
     assert [str(each) for each in outcomes if isinstance(each, RunFailed)] == []
     assert find_missed(outcomes) == [], "these faults have not happened in any run"
-
-
-async def test_a_start_that_is_cancelled_leaves_the_next_one_its_own_process(
-    tmp_path: Path,
-) -> None:
-    """A run may end while it starts a process; the other runs share the fork server."""
-
-    def arguments(name: str) -> SimulatorArguments:
-        return SimulatorArguments(
-            port=free_port(),
-            ledger=str(tmp_path / f"{name}.sqlite3"),
-            record=str(tmp_path / "record"),
-            traffic=str(tmp_path / "traffic"),
-            is_idempotent=True,
-        )
-
-    async with forking() as forks:
-        for _ in range(3):
-            cancelled = asyncio.ensure_future(forks.start(arguments("a"), log=tmp_path / "a"))
-            await pause(0)
-            cancelled.cancel()
-            await asyncio.wait([cancelled])
-        child = await forks.start(arguments("b"), log=tmp_path / "b")
-
-        async def logs_to_its_own_file() -> bool:
-            return Path(f"/proc/{child.pid}/fd/1").resolve() == tmp_path / "b"
-
-        await until(logs_to_its_own_file, within=10)
-        await child.end()
 
 
 def test_a_seed_has_one_plan_and_seeds_have_all_rails() -> None:

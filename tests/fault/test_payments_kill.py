@@ -4,8 +4,6 @@ import asyncio
 import os
 import random
 import signal
-import sys
-from asyncio import subprocess
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -35,8 +33,8 @@ from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import Pool, database_away
 from tests.domains.outbox.rails.rail_scene import simulating
 from tests.domains.payments.scene import a_payment
-from tests.fault.harness import ROOT
 from tests.fault.payments_worker import LABELS
+from tests.fault.processes import Child, ForkServer
 from tests.fault.waiting import pause, until
 
 SEED = int(os.environ.get("PENSTOCK_FAULT_SEED", "17"))
@@ -55,9 +53,10 @@ class Scene:
     dsn: str
     app: Penstock
     simulator: Simulator
+    forks: ForkServer
     folder: Path
     scheduled: list[str] = field(default_factory=list[str])
-    workers: list[subprocess.Process] = field(default_factory=list[subprocess.Process])
+    workers: list[Child] = field(default_factory=list[Child])
 
     async def schedule(self, count: int) -> None:
         """Schedule payments that are due at once."""
@@ -75,20 +74,17 @@ class Scene:
         assert all(isinstance(each, Scheduled) for each in answers), answers
         self.scheduled += [each.payment_id for each in new]
 
-    async def start(self, label: str = "never") -> subprocess.Process:
-        with (self.folder / "workers.log").open("ab") as log:
-            worker = await subprocess.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.fault.payments_worker", self.dsn, label),
-                cwd=ROOT,
-                stdout=log,
-                stderr=log,
-                env={
-                    **os.environ,
-                    "PENSTOCK_POOL_SIZE_MIN": "1",
-                    "PENSTOCK_POOL_SIZE_MAX": "6",
-                    "PENSTOCK_OUTBOX_SIMULATOR": "true",
-                },
-            )
+    async def start(self, label: str = "never") -> Child:
+        worker = await self.forks.start(
+            *("tests.fault.payments_worker", self.dsn, label),
+            log=self.folder / "workers.log",
+            environment={
+                **os.environ,
+                "PENSTOCK_POOL_SIZE_MIN": "1",
+                "PENSTOCK_POOL_SIZE_MAX": "6",
+                "PENSTOCK_OUTBOX_SIMULATOR": "true",
+            },
+        )
         self.workers.append(worker)
         return worker
 
@@ -119,7 +115,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def running(dsn: str, folder: Path) -> AsyncGenerator[Scene]:
+async def running(dsn: str, folder: Path, forks: ForkServer) -> AsyncGenerator[Scene]:
     domains = [webhooks.DOMAIN, outbox.DOMAIN, payments.DOMAIN]
     async with (
         simulating(folder, is_idempotent=False) as (simulator, url),
@@ -134,14 +130,12 @@ async def running(dsn: str, folder: Path) -> AsyncGenerator[Scene]:
             # These tests kill often: no payment may be dead by lost attempts.
             await set_lane(db, LANE, who="test", **QUICK, **AT_ONCE, max_attempts=50)
         async with alongside(_sweep_often(app.pool)):
-            scene = Scene(dsn=dsn, app=app, simulator=simulator, folder=folder)
+            scene = Scene(dsn=dsn, app=app, simulator=simulator, forks=forks, folder=folder)
             try:
                 yield scene
             finally:
                 for worker in scene.workers:
-                    if worker.returncode is None:
-                        worker.kill()
-                    await worker.wait()
+                    await worker.end()
 
 
 async def _sweep_often(db: Pool) -> None:
@@ -153,9 +147,11 @@ async def _sweep_often(db: Pool) -> None:
 
 @pytest.mark.timeout(400)
 @pytest.mark.covers("A30", "A37", "A42", "A87")
-async def test_each_payment_is_paid_once_wherever_a_worker_dies(dsn: str, tmp_path: Path) -> None:
+async def test_each_payment_is_paid_once_wherever_a_worker_dies(
+    dsn: str, *, forks: ForkServer, tmp_path: Path
+) -> None:
     """The rail books every request that it gets, whatever its key: nothing but us prevents two."""
-    async with running(dsn, tmp_path) as scene:
+    async with running(dsn, tmp_path, forks) as scene:
         for label in LABELS:
             await scene.schedule(ROUND)
             worker = await scene.start(label)
@@ -169,18 +165,18 @@ async def test_each_payment_is_paid_once_wherever_a_worker_dies(dsn: str, tmp_pa
 
 @pytest.mark.timeout(400)
 async def test_each_payment_is_paid_once_while_workers_die_at_any_moment(
-    dsn: str, tmp_path: Path
+    dsn: str, *, forks: ForkServer, tmp_path: Path
 ) -> None:
     """Two workers at a time; each is killed after so many more payments were booked."""
     chance = random.Random(SEED)
-    async with running(dsn, tmp_path) as scene:
+    async with running(dsn, tmp_path, forks) as scene:
         await scene.schedule(10 * ROUND)
         for _ in range(4):
             workers = [await scene.start(), await scene.start()]
             goal = min(scene.simulator.ledger.totals().bookings + chance.randint(5, 30), 10 * ROUND)
             await until(lambda goal=goal: _has_booked(scene, goal), within=PATIENCE)
             for worker in workers:
-                worker.kill()
+                worker.send(signal.SIGKILL)
         await scene.start()
         await until(scene.are_all_settled, within=2 * PATIENCE)
 
@@ -189,11 +185,13 @@ async def test_each_payment_is_paid_once_while_workers_die_at_any_moment(
 
 @pytest.mark.timeout(400)
 @pytest.mark.covers("A45")
-async def test_each_payment_is_paid_once_although_postgres_is_killed(tmp_path: Path) -> None:
+async def test_each_payment_is_paid_once_although_postgres_is_killed(
+    forks: ForkServer, tmp_path: Path
+) -> None:
     """What was not committed is repeated, and what was committed is not: workers go on alone."""
     async with (
         embedded_server(tmp_path / "data") as server,
-        running(server.dsn, tmp_path) as scene,
+        running(server.dsn, tmp_path, forks) as scene,
     ):
         await scene.schedule(8 * ROUND)
         await scene.start()

@@ -3,8 +3,6 @@
 import os
 import random
 import signal
-import sys
-from asyncio import subprocess
 from collections import Counter
 from datetime import timedelta
 from functools import partial
@@ -18,7 +16,6 @@ from penstock.kernel.lane import create_lane
 from penstock.kernel.operate import resolve
 from penstock.kernel.select import Selection, count_selected, decide_page
 from tests.fault.harness import (
-    ROOT,
     Harness,
     fill,
     running_harness,
@@ -27,6 +24,7 @@ from tests.fault.harness import (
     watch_balance,
 )
 from tests.fault.payout_worker import LANE
+from tests.fault.processes import ForkServer
 from tests.fault.record import read_lines
 from tests.fault.waiting import until
 
@@ -42,26 +40,18 @@ ROUNDS = int(os.environ.get("PENSTOCK_FAULT_STOPS", "6")) // STOPPED_WORKERS
 SHORT_LEASE = timedelta(seconds=1)
 
 
-async def start_worker(harness: Harness, mode: str) -> subprocess.Process:
+async def start_worker(harness: Harness, mode: str) -> None:
     """Start a worker that pays, or one that stops itself in each handler."""
-    with (harness.folder / "workers.log").open("ab") as log:
-        worker = await subprocess.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.fault.payout_worker"),
-            *(harness.server.dsn, str(harness.record), mode),
-            cwd=ROOT,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, "PENSTOCK_POOL_SIZE_MIN": "1", "PENSTOCK_POOL_SIZE_MAX": "4"},
-        )
-    harness.workers.append(worker)
-    return worker
+    await harness.start_worker("tests.fault.payout_worker", mode, pool_size_max=4)
 
 
 @pytest.mark.timeout(300)
-async def test_nothing_is_paid_twice_when_workers_are_killed(tmp_path: Path) -> None:
+async def test_nothing_is_paid_twice_when_workers_are_killed(
+    forks: ForkServer, tmp_path: Path
+) -> None:
     """What may have been paid waits for a person; what was never started is paid by itself."""
     chance = random.Random(SEED)
-    async with running_harness(tmp_path, lease=LEASE) as harness:
+    async with running_harness(tmp_path, forks, lease=LEASE) as harness:
         async with harness.pool.acquire() as db:
             await create_lane(
                 db, LANE, who="test", on_lost="hold", lease=LEASE, concurrency=CONCURRENCY
@@ -128,10 +118,10 @@ async def _resolve_the_rest(harness: Harness) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("sweeps", [True, False], ids=["swept", "not swept"])
 async def test_a_handler_that_was_stopped_for_three_leases_sees_that_its_lease_is_lost(
-    tmp_path: Path, *, sweeps: bool
+    forks: ForkServer, tmp_path: Path, *, sweeps: bool
 ) -> None:
     """It asks right before it calls the bank; another attempt may have been made meanwhile."""
-    async with running_harness(tmp_path) as harness:
+    async with running_harness(tmp_path, forks) as harness:
         async with harness.pool.acquire() as db:
             await create_lane(
                 db, LANE, who="test", on_lost="hold", lease=SHORT_LEASE, batch_size=1, concurrency=1
@@ -153,7 +143,7 @@ async def _stop_all_once(harness: Harness, *, answers: int) -> None:
     await until(partial(_are_stopped, harness), within=60.0)
     await until(partial(_are_leases_over, harness), within=60.0)
     for worker in harness.workers:
-        worker.send_signal(signal.SIGCONT)
+        worker.send(signal.SIGCONT)
 
     async def have_answered() -> bool:
         return len(read_lines(harness.record)) >= answers
@@ -162,8 +152,7 @@ async def _stop_all_once(harness: Harness, *, answers: int) -> None:
 
 
 async def _are_stopped(harness: Harness) -> bool:
-    states = [Path(f"/proc/{worker.pid}/stat").read_text().split()[2] for worker in harness.workers]
-    return all(state == "T" for state in states)
+    return all(worker.is_stopped for worker in harness.workers)
 
 
 async def _are_leases_over(harness: Harness) -> bool:

@@ -1,10 +1,8 @@
 """Real `kill -9` of callers, sessions and PostgreSQL while slots are assigned: none is lost."""
 
-import asyncio
 import os
 import random
 import signal
-import sys
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -21,7 +19,8 @@ from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.migrate import migrate
 from penstock.postgres.pool import Connection, connect, database_away
 from tests.database import MIGRATION_PACKAGES
-from tests.fault.harness import ROOT, WAIT_SECONDS
+from tests.fault.harness import WAIT_SECONDS
+from tests.fault.processes import Child, ForkServer
 from tests.fault.slot_client import POOL, START, line, request
 from tests.fault.waiting import until
 
@@ -54,9 +53,10 @@ class Harness:
     """One server, the running callers, and the record of the slots that they were given."""
 
     server: Server
+    forks: ForkServer
     folder: Path
     started: int = 0
-    clients: list[asyncio.subprocess.Process] = field(default_factory=list)
+    clients: list[Child] = field(default_factory=list[Child])
 
     @property
     def record(self) -> Path:
@@ -67,22 +67,18 @@ class Harness:
 
     async def start_client(self) -> None:
         self.started += 1
-        with (self.folder / "clients.log").open("ab") as log:
-            client = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.fault.slot_client"),
-                *(self.server.dsn, str(self.record), str(self.started)),
-                cwd=ROOT,
-                stdout=log,
-                stderr=log,
-            )
+        client = await self.forks.start(
+            "tests.fault.slot_client",
+            *(self.server.dsn, str(self.record), str(self.started)),
+            log=self.folder / "clients.log",
+        )
         self.clients.append(client)
 
-    async def kill(self, client: asyncio.subprocess.Process) -> None:
+    async def kill(self, client: Child) -> None:
         """Send SIGKILL to one of the callers; it must not have ended by itself."""
         self.clients.remove(client)
-        assert client.returncode is None, (self.folder / "clients.log").read_text()
-        client.kill()
-        await client.wait()
+        assert client.is_running, client.log.read_text()
+        await client.end()
 
     async def kill_backend(self) -> None:
         """Terminate the session of a random caller."""
@@ -105,14 +101,14 @@ class Harness:
 
 
 @asynccontextmanager
-async def running_harness(folder: Path) -> AsyncGenerator[Harness]:
+async def running_harness(folder: Path, forks: ForkServer) -> AsyncGenerator[Harness]:
     """Run a separate server (fsync on) with one pool; kill the remaining callers at the end."""
     async with embedded_server(folder / "data") as server:
         db = await connect(server.dsn)
         await migrate(db, MIGRATION_PACKAGES)
         await set_config(db, POOL, who="test", max_per_window=CAPACITY, window_size=SIZE, now=START)
         await db.close()
-        opened = Harness(server, folder)
+        opened = Harness(server, forks, folder)
         try:
             yield opened
         finally:
@@ -123,12 +119,12 @@ async def running_harness(folder: Path) -> AsyncGenerator[Harness]:
 @pytest.mark.timeout(180)
 @pytest.mark.covers("D3", "D48")
 async def test_no_assigned_slot_is_lost_changed_or_assigned_twice_when_everything_is_killed(
-    tmp_path: Path,
+    forks: ForkServer, tmp_path: Path
 ) -> None:
     """An answer must survive the caller, the session and the server."""
     print(f"PENSTOCK_FAULT_SEED={SEED}")
     chance = random.Random(SEED)
-    async with running_harness(tmp_path) as harness:
+    async with running_harness(tmp_path, forks) as harness:
         for _ in range(CLIENTS):
             await harness.start_client()
 

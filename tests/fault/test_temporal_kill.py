@@ -3,10 +3,11 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncGenerator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -17,7 +18,8 @@ from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import database_away
 from tests.domains.outbox.sending.ledger import Ledger, keeping
 from tests.domains.payments.temporal.scene import TemporalScene, opened_on_temporal
-from tests.e2e.command import penstock
+from tests.e2e.command import clean_environment
+from tests.fault.processes import ForkServer
 from tests.fault.waiting import until
 from tests.temporal_server import TemporalServer
 
@@ -41,14 +43,26 @@ async def scene(
         yield opened
 
 
-async def die(scene: TemporalScene, kind: str, label: str, *, target: str) -> None:
-    """Run a worker that is killed after its claim, or between the starts and their mark."""
-    module, dsn = "tests.fault.temporal_worker", scene.payments.app.address
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", module, kind, label, dsn, target, scene.dispatch_queue)
-    )
-    async with asyncio.timeout(PATIENCE):
-        assert await process.wait() == -signal.SIGKILL
+class Die(Protocol):
+    """Runs a worker that is killed after its claim, or between the starts and their mark."""
+
+    async def __call__(self, kind: str, label: str) -> None: ...
+
+
+@pytest.fixture
+def die(
+    scene: TemporalScene, *, forks: ForkServer, temporal: TemporalServer, tmp_path: Path
+) -> Die:
+    async def run(kind: str, label: str) -> None:
+        worker = await forks.start(
+            *("tests.fault.temporal_worker", kind, label),
+            *(scene.payments.app.address, temporal.target, scene.dispatch_queue),
+            log=tmp_path / "worker.log",
+        )
+        async with asyncio.timeout(PATIENCE):
+            assert await worker.wait() == -signal.SIGKILL
+
+    return run
 
 
 async def is_done(scene: TemporalScene) -> bool:
@@ -64,13 +78,13 @@ async def assert_paid_once(scene: TemporalScene, payment_ids: list[str], ledger:
 
 @pytest.mark.parametrize("label", ["in_preload", "after_claim"])
 async def test_a_worker_that_dies_after_its_claim_pays_once(
-    scene: TemporalScene, *, ledger: Ledger, temporal: TemporalServer, label: str
+    scene: TemporalScene, *, ledger: Ledger, die: Die, label: str
 ) -> None:
     """Nothing was started: the lease gives the payments back to another worker."""
     payment_ids = scene.ids(COUNT)
     await scene.payments.schedule(*payment_ids)
     app, stop = scene.payments.app, asyncio.Event()
-    await die(scene, "worker", label, target=temporal.target)
+    await die("worker", label)
     assert set(await scene.payments.item_states()) <= {"leased", "ready"}
     assert not await scene.is_started(payment_ids[0])
 
@@ -87,13 +101,13 @@ async def test_a_worker_that_dies_after_its_claim_pays_once(
 
 
 async def test_a_dispatcher_that_dies_after_its_claim_pays_once(
-    scene: TemporalScene, *, ledger: Ledger, temporal: TemporalServer
+    scene: TemporalScene, *, ledger: Ledger, die: Die
 ) -> None:
     payment_ids = scene.ids(COUNT)
     await scene.payments.schedule(*payment_ids)
     await scene.use("temporal_schedule")
     await scene.begin_dispatch()
-    await die(scene, "dispatch", "after_claim", target=temporal.target)
+    await die("dispatch", "after_claim")
     assert not await scene.is_started(payment_ids[0])
 
     async with scene.workers("dispatch", "exec"), alongside(scene.payments.app.run_sweeper()):
@@ -107,14 +121,14 @@ async def test_a_dispatcher_that_dies_after_its_claim_pays_once(
 
 @pytest.mark.covers("A42", "A87")
 async def test_a_worker_that_dies_between_start_and_mark_pays_once(
-    scene: TemporalScene, *, ledger: Ledger, temporal: TemporalServer
+    scene: TemporalScene, *, ledger: Ledger, die: Die
 ) -> None:
     """The executions have closed when the payments are claimed again."""
     payment_ids = scene.ids(COUNT)
     await scene.payments.schedule(*payment_ids)
     app, stop = scene.payments.app, asyncio.Event()
     async with scene.workers("exec"):
-        await die(scene, "worker", "after_start", target=temporal.target)
+        await die("worker", "after_start")
         results = [await scene.result(each) for each in payment_ids]
     assert results == ["PROCESSING"] * COUNT
     assert set(await scene.payments.item_states()) <= {"leased", "ready"}
@@ -130,14 +144,14 @@ async def test_a_worker_that_dies_between_start_and_mark_pays_once(
 
 @pytest.mark.covers("A42")
 async def test_a_dispatcher_that_dies_between_start_and_mark_pays_once(
-    scene: TemporalScene, *, ledger: Ledger, temporal: TemporalServer
+    scene: TemporalScene, *, ledger: Ledger, die: Die
 ) -> None:
     payment_ids = scene.ids(COUNT)
     await scene.payments.schedule(*payment_ids)
     await scene.use("temporal_schedule")
     async with scene.workers("exec"):
         await scene.begin_dispatch()
-        await die(scene, "dispatch", "after_start", target=temporal.target)
+        await die("dispatch", "after_start")
         results = [await scene.result(each) for each in payment_ids]
     assert results == ["PROCESSING"] * COUNT
 
@@ -159,6 +173,7 @@ async def test_temporal_and_its_workers_die_and_each_payment_is_paid_once(
     clock: FakeClock,
     ledger: Ledger,
     mortal_temporal: TemporalServer,
+    forks: ForkServer,
     tmp_path: Path,
 ) -> None:
     """Executions go on where they stopped, with another worker and a server that has restarted."""
@@ -173,18 +188,25 @@ async def test_temporal_and_its_workers_die_and_each_payment_is_paid_once(
         await scene.payments.schedule(*payment_ids)
         scene.exec_queue = "payment-exec-task-queue"
         await scene.use("temporal")
-        options = ("temporal", "worker", "--only", "exec")
+        start = partial(
+            forks.start,
+            *("penstock.cli", "temporal", "worker", "--only", "exec"),
+            log=tmp_path / "workers.log",
+            environment=clean_environment(environment),
+            folder=tmp_path,
+        )
 
-        with penstock(*options, folder=tmp_path, environment=environment) as first:
-            await scene.payments.run_payments()
-            await until(lambda: _has_accepted(scene), within=PATIENCE)
-            await asyncio.to_thread(first.stop, signal.SIGKILL)
+        first = await start()
+        await scene.payments.run_payments()
+        await until(lambda: _has_accepted(scene), within=PATIENCE)
+        await first.end()
         mortal_temporal.kill()
         mortal_temporal.start()
-        with penstock(*options, folder=tmp_path, environment=environment) as second:
-            async with asyncio.timeout(2 * PATIENCE):
-                results = [await scene.result(each) for each in payment_ids]
-            await asyncio.to_thread(second.stop)
+        second = await start()
+        async with asyncio.timeout(2 * PATIENCE):
+            results = [await scene.result(each) for each in payment_ids]
+        second.send(signal.SIGTERM)
+        assert await second.wait() == 0
 
         assert set(results) == {"PROCESSING"}
         await assert_paid_once(scene, sorted(payment_ids), ledger)

@@ -6,6 +6,7 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from time import time
@@ -19,8 +20,8 @@ from penstock.kernel.inspect import balance
 from penstock.postgres.pool import Pool
 from tests.api.scene import called
 from tests.domains.webhooks.scene import hurry, make_tenant
-from tests.e2e.command import penstock
-from tests.fault.harness import ROOT
+from tests.e2e.command import clean_environment
+from tests.fault.processes import ForkServer
 from tests.fault.webhooks_harness import (
     APP,
     KEY,
@@ -57,7 +58,7 @@ DRAIN_SECONDS = 300 + EVENTS / 100
 @pytest.mark.timeout(480 + EVENTS / 50)
 @pytest.mark.covers("B71")
 async def test_no_webhook_is_lost_and_only_attempts_interrupted_by_a_kill_are_repeated(
-    tmp_path: Path,
+    forks: ForkServer, tmp_path: Path
 ) -> None:
     """Accepted events end delivered or dead, as planned, while processes are killed at random."""
     print(f"PENSTOCK_FAULT_SEED={SEED} PENSTOCK_FAULT_EVENTS={EVENTS}")
@@ -65,7 +66,7 @@ async def test_no_webhook_is_lost_and_only_attempts_interrupted_by_a_kill_are_re
     streams = plan_streams(SEED, events=EVENTS, streams=PRODUCERS)
     events = [event for stream in streams for event in stream]
     deliveries = sum(len(paths_of(event)) for event in events)
-    async with running_harness(tmp_path, seed=SEED) as harness:
+    async with running_harness(tmp_path, forks, seed=SEED) as harness:
         producers = Producers(urls=harness.api_urls, key=KEY)
         async with alongside(harness.watch_balance()):
             await _send_while_killing(harness, producers, streams)
@@ -96,11 +97,12 @@ async def test_no_webhook_is_lost_and_only_attempts_interrupted_by_a_kill_are_re
     "command", [("worker", "--app", APP), ("up", "--port", "0")], ids=["worker", "up"]
 )
 async def test_sigterm_finishes_deliveries_in_progress_and_starts_no_others(
-    dsn: str, db: Pool, command: tuple[str, ...]
+    dsn: str, db: Pool, *, forks: ForkServer, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     """A rollout under load must neither lose a delivery nor make one twice."""
     answer = asyncio.Event()
-    environment = inherited() | {"PENSTOCK_DATABASE_URL": dsn}
+    environment = clean_environment(inherited() | {"PENSTOCK_DATABASE_URL": dsn})
+    start = partial(forks.start, "penstock.cli", *command, environment=environment)
     async with (
         receiving(answers=[Reply(200, after=answer)]) as receiver,
         Penstock(dsn) as app,
@@ -112,24 +114,25 @@ async def test_sigterm_finishes_deliveries_in_progress_and_starts_no_others(
         for _ in range(2 * CONCURRENCY):
             await tenant.send()
 
-        with penstock(*command, folder=ROOT, environment=environment) as first:
-            await asyncio.to_thread(first.wait_for, "worker.started")
-            await receiver.wait_for(CONCURRENCY)
-            first.process.send_signal(signal.SIGTERM)
-            await asyncio.to_thread(first.wait_for, "worker.stop_requested")
-            await tenant.send()
-            answer.set()
-            assert await asyncio.to_thread(first.wait) == 0
+        first = await start(log=tmp_path / "first.log")
+        await first.until_logged("worker.started")
+        await receiver.wait_for(CONCURRENCY)
+        first.send(signal.SIGTERM)
+        await first.until_logged("worker.stop_requested")
+        await tenant.send()
+        answer.set()
+        assert await first.wait() == 0
 
         stopped = await balance(db)
         assert len(receiver.requests) == CONCURRENCY
         assert (stopped.done, stopped.ready, stopped.leased) == (CONCURRENCY, CONCURRENCY + 1, 0)
         assert await db.fetchval("SELECT count(*) FROM penstock.attempt") == CONCURRENCY
 
-        with penstock(*command, folder=ROOT, environment=environment) as second:
-            await asyncio.to_thread(second.wait_for, "worker.started")
-            await receiver.wait_for(2 * CONCURRENCY + 1)
-            assert await asyncio.to_thread(second.stop) == 0
+        second = await start(log=tmp_path / "second.log")
+        await second.until_logged("worker.started")
+        await receiver.wait_for(2 * CONCURRENCY + 1)
+        second.send(signal.SIGTERM)
+        assert await second.wait() == 0
 
         sent = Counter(request.headers["webhook-id"] for request in receiver.requests)
         assert set(sent.values()) == {1}

@@ -4,7 +4,6 @@ import asyncio
 import os
 import random
 import signal
-import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -25,7 +24,8 @@ from penstock.postgres.embedded import Server, embedded_server
 from penstock.postgres.errors import DatabaseAway
 from penstock.postgres.pool import Pool, database_away, open_pool
 from tests.e2e.command import clean_environment
-from tests.fault.harness import ROOT, WAIT_SECONDS
+from tests.fault.harness import WAIT_SECONDS
+from tests.fault.processes import Child, ForkServer
 from tests.fault.waiting import pause, until
 from tests.fault.webhooks_plan import SUBSCRIPTIONS, secret_of
 from tests.kafka_broker import Broker, running_broker
@@ -109,9 +109,9 @@ class Supervised:
     """A process that is started again whenever it ends."""
 
     kind: Kind
-    command: tuple[str, ...]
+    command: tuple[str, ...]  # A module and its arguments.
     log: Path
-    process: asyncio.subprocess.Process | None = None
+    process: Child | None = None
     started_at: float = 0.0
     is_closing: bool = False
     ends: list[End] = field(default_factory=list[End])  # Neither killed nor stopped.
@@ -120,15 +120,19 @@ class Supervised:
     @property
     def pid(self) -> int | None:
         """Return the id of the process if it runs."""
-        if self.process is None or self.process.returncode is not None:
+        if self.process is None or not self.process.is_running:
             return None
         return self.process.pid
 
-    async def run(self, environment: dict[str, str], chance: random.Random) -> None:
+    async def run(
+        self, forks: ForkServer, environment: dict[str, str], chance: random.Random
+    ) -> None:
         """Run the process, and restart it, until `stop` is called; leaves no process behind."""
         try:
             while not self.is_closing:
-                self.process = await _start(self.command, self.log, environment)
+                self.process = await forks.start(
+                    *self.command, log=self.log, environment=environment
+                )
                 self.started_at = time()
                 code = await self.process.wait()
                 if self.process.pid not in self._killed and (code != 0 or not self.is_closing):
@@ -136,24 +140,23 @@ class Supervised:
                 if not self.is_closing:
                     await pause(chance.uniform(*RESTART_PAUSE))
         finally:
-            if self.process is not None and self.process.returncode is None:
-                self.process.kill()
-                await self.process.wait()
+            if self.process is not None:
+                await self.process.end()
 
     def kill(self) -> int:
         assert self.process is not None
         self._killed.add(self.process.pid)
-        self.process.kill()
+        self.process.send(signal.SIGKILL)
         return self.process.pid
 
     def stop(self) -> None:
         """Request a clean stop; a process that may not handle signals yet is killed."""
         self.is_closing = True
-        if self.pid is not None:
+        if self.process is not None and self.process.is_running:
             if time() < self.started_at + START_SECONDS:
                 self.kill()
             else:
-                os.kill(self.pid, signal.SIGTERM)
+                self.process.send(signal.SIGTERM)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -301,7 +304,7 @@ class Harness:
 
 
 @asynccontextmanager
-async def running_harness(folder: Path, *, seed: int) -> AsyncGenerator[Harness]:
+async def running_harness(folder: Path, forks: ForkServer, *, seed: int) -> AsyncGenerator[Harness]:
     """Run all processes, subscribe the receiver, and leave no process behind."""
     chance = random.Random(f"restarts {seed}")
     async with embedded_server(folder / "data") as server:
@@ -326,7 +329,7 @@ async def running_harness(folder: Path, *, seed: int) -> AsyncGenerator[Harness]
             environment = _environment(opened)
             opened.processes.append(_receiver(opened, seed))
             try:
-                loops = [each.run(environment, chance) for each in opened.processes]
+                loops = [each.run(forks, environment, chance) for each in opened.processes]
                 async with alongside(*loops):
                     await _subscribe(opened)
                     yield opened
@@ -384,19 +387,6 @@ def inherited() -> dict[str, str]:
     """Return the settings by which processes may deliver to loopback, as the tests may."""
     names = ("PENSTOCK_EGRESS_ALLOW", "PENSTOCK_SECRET_KEY")
     return {name: os.environ[name] for name in names}
-
-
-async def _start(
-    command: tuple[str, ...], log: Path, environment: dict[str, str]
-) -> asyncio.subprocess.Process:
-    with log.open("ab") as output:
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", *command),
-            cwd=ROOT,
-            stdout=output,
-            stderr=output,
-            env=environment,
-        )
 
 
 async def _subscribe(opened: Harness) -> None:

@@ -12,6 +12,7 @@ from time import monotonic
 from penstock.base.log import configure
 from tests.fault.outbox_seeds.batch import find_missed, print_summary, run_seeds
 from tests.fault.outbox_seeds.run import RunFailed, RunReport
+from tests.fault.processes import forking
 
 KEPT = Path(tempfile.gettempdir()) / "penstock-fault"  # Folders of runs that have failed.
 COMPLETE = 50  # So many seeds have every fault at least once; fewer are not expected to.
@@ -30,7 +31,8 @@ async def _run(seeds: Sequence[int], *, jobs: int) -> list[RunReport | RunFailed
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await run_seeds(seeds, jobs=jobs, keep_in=KEPT)
+    async with forking() as forks:
+        return await run_seeds(forks, seeds, jobs=jobs, keep_in=KEPT)
 
 
 def main() -> int:

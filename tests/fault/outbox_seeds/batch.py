@@ -14,8 +14,8 @@ from tests.fault.outbox_seeds.plan import (
     find_labels,
     make_plan,
 )
-from tests.fault.outbox_seeds.processes import ForkServer, forking
 from tests.fault.outbox_seeds.run import RunFailed, RunReport, opened_site, run_seed
+from tests.fault.processes import ForkServer
 
 # What happens in a set of runs besides kills and stops of workers, as words of the record.
 HAPPENINGS: Sequence[tuple[str, str]] = (
@@ -36,12 +36,12 @@ HAPPENINGS: Sequence[tuple[str, str]] = (
 
 
 async def run_seeds(
-    seeds: Sequence[int], *, jobs: int, keep_in: Path
+    forks: ForkServer, seeds: Sequence[int], *, jobs: int, keep_in: Path
 ) -> list[RunReport | RunFailed]:
     """Run seeds, a few at a time; return what each has done, or how it failed."""
     outcomes: list[RunReport | RunFailed] = []
     waiting = iter(seeds)
-    async with forking() as forks, asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as group:
         for _ in range(min(jobs, len(seeds))):
             spawn(group, _run_some(forks, waiting, outcomes, keep_in=keep_in))
     return outcomes

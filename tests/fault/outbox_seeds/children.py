@@ -1,21 +1,27 @@
-"""What the forked processes run: a worker of the outbox, the API, or the simulator."""
+"""A worker of the outbox, the API, or the simulator, as a process.
+
+`python -m tests.fault.outbox_seeds.children ARGUMENTS`, which are one of the structs in JSON.
+"""
 
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import msgspec
+import uvloop
 
 from penstock import Penstock
 from penstock.base.aio import alongside
+from penstock.base.log import configure
 from penstock.cli.lifetime import listening
 from penstock.compose.outbox import DOMAIN, build
 from penstock.contract import Domain, Resources, Runtime, Service
@@ -23,9 +29,9 @@ from penstock.domains.outbox.crash_point import CrashPoint
 from penstock.domains.outbox.rails.simulator.order import Order, OrderBook
 from penstock.domains.outbox.rails.simulator.server import Simulator, open_simulator, serving
 from tests.fault.outbox_seeds.plan import name_faults
-from tests.fault.outbox_seeds.system_time import set_offset
 from tests.fault.outbox_seeds.traffic import TrafficRecord
 from tests.fault.record import write_line
+from tests.fault.system_time import set_offset
 from tests.fault.waiting import pause
 
 RECONCILE = "outbox.reconcile"
@@ -62,6 +68,19 @@ class SimulatorArguments(msgspec.Struct, tag="simulator", kw_only=True):
     record: str
     traffic: str
     is_idempotent: bool
+
+
+Arguments: TypeAlias = WorkerArguments | ApiArguments | SimulatorArguments
+
+
+async def main(arguments: Arguments) -> None:
+    match arguments:
+        case WorkerArguments():
+            await run_worker(arguments)
+        case ApiArguments():
+            await run_api(arguments)
+        case SimulatorArguments():
+            await run_simulator(arguments)
 
 
 async def run_simulator(arguments: SimulatorArguments) -> None:
@@ -211,3 +230,8 @@ async def _run_often(run: Callable[[asyncio.Event], Awaitable[None]], stop: asyn
         turn = asyncio.Event()
         asyncio.get_running_loop().call_later(RECONCILE_SECONDS, turn.set)
         await run(turn)
+
+
+if __name__ == "__main__":
+    configure("info")
+    uvloop.run(main(msgspec.json.decode(sys.argv[1], type=Arguments)))

@@ -6,7 +6,7 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,6 +18,7 @@ from typing import Any, LiteralString
 from uuid import UUID
 
 import httpx
+import msgspec
 
 from penstock.base.aio import alongside, finish
 from penstock.base.log import get_logger
@@ -47,6 +48,7 @@ from penstock.postgres.pool import Pool, connect, database_away, open_pool
 from tests.database import MIGRATION_PACKAGES, copy_database, database_dsn, run_sql
 from tests.fault.outbox_seeds.children import (
     ApiArguments,
+    Arguments,
     SimulatorArguments,
     WorkerArguments,
 )
@@ -65,7 +67,6 @@ from tests.fault.outbox_seeds.plan import (
     describe,
     make_plan,
 )
-from tests.fault.outbox_seeds.processes import SECRET_KEY, Child, ForkServer
 from tests.fault.outbox_seeds.proof import (
     Observed,
     find_unfinished,
@@ -77,10 +78,21 @@ from tests.fault.outbox_seeds.proof import (
 )
 from tests.fault.outbox_seeds.reports import SECRET, Reporter
 from tests.fault.outbox_seeds.traffic import count_repeats, read_traffic
+from tests.fault.processes import Child, ForkServer
 from tests.fault.record import read_lines
 from tests.fault.waiting import pause, until
 from tests.ports import free_port
 
+CHILDREN = "tests.fault.outbox_seeds.children"
+SECRET_KEY = "cGVuc3RvY2stdGVzdHMtbmVlZC1hLWtleS1vZi0zMkI="
+ENVIRONMENT: Mapping[str, str] = {
+    "PENSTOCK_POOL_SIZE_MIN": "1",
+    "PENSTOCK_POOL_SIZE_MAX": "6",
+    "PENSTOCK_POLL_INTERVAL": "0.5",
+    "PENSTOCK_OUTBOX_SIMULATOR": "true",
+    "PENSTOCK_EGRESS_ALLOW": "127.0.0.0/8",  # For a rail on loopback with another adapter.
+    "PENSTOCK_SECRET_KEY": SECRET_KEY,
+}
 TEMPLATE = "fault_template"
 RAIL = "bank"
 LEASE = timedelta(seconds=1)  # The shortest that a lane may have.
@@ -495,9 +507,17 @@ class Run:
         )
         if fault is not None:
             arguments.how, arguments.label, arguments.skip = fault.how, fault.label, fault.skip
-        worker = await self.site.forks.start(arguments, log=self.folder / "workers.log")
+        worker = await self._start(arguments, log="workers.log")
         self.workers.append(worker)
         return worker
+
+    async def _start(self, arguments: Arguments, *, log: str) -> Child:
+        return await self.site.forks.start(
+            CHILDREN,
+            msgspec.json.encode(arguments).decode(),
+            log=self.folder / log,
+            environment={**os.environ, **ENVIRONMENT},
+        )
 
     async def _continue_later(self, worker: Child, fault: Fault) -> None:
         async def is_stopped() -> bool:
@@ -520,10 +540,8 @@ class Run:
             is_idempotent=self.plan.mode in KEY_MODES,
         )
         while True:
-            log = self.folder / "simulator.log"
-            self.simulator = await self.site.forks.start(arguments, log=log)
+            self.simulator = await self._start(arguments, log="simulator.log")
             await self.simulator.wait()
-            await self.simulator.end()
 
     async def _keep_api(self) -> None:
         """Run the API, and start it again whenever it has ended."""
@@ -534,9 +552,8 @@ class Run:
             skew_minutes=self.plan.api_skew_minutes,
         )
         while True:
-            self.api = await self.site.forks.start(arguments, log=self.folder / "api.log")
+            self.api = await self._start(arguments, log="api.log")
             await self.api.wait()
-            await self.api.end()
             await pause(SWEEP_SECONDS)
 
     async def _kill_simulator(self) -> None:
