@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import LiteralString
 
 from penstock.base.log import get_logger
 from penstock.base.meter import Meter
@@ -30,6 +31,10 @@ LEASE = timedelta(seconds=10)  # Only killed workers should lose one, also on a 
 MAX_ATTEMPTS = 50  # No item may become dead by lost attempts: these tests kill often.
 BALANCE_SECONDS = 0.2
 SWEEP_SECONDS = 0.5
+WORKING: LiteralString = """
+SELECT EXISTS (SELECT FROM penstock.ready) OR EXISTS (SELECT FROM penstock.parked)
+    OR EXISTS (SELECT FROM penstock.lease)
+"""
 
 
 @dataclass(slots=True)
@@ -97,8 +102,18 @@ class Harness:
             return None
 
     async def is_drained(self) -> bool:
+        """Whether all items are done or dead; they are counted only when none waits or runs."""
+        if await self._is_working():
+            return False
         counted = await self.balance()
         return counted is not None and counted.done + counted.dead == counted.accepted
+
+    async def _is_working(self) -> bool:
+        try:
+            with database_away():
+                return await self.pool.fetchval(WORKING)
+        except DatabaseAway:
+            return True
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import LiteralString
 from uuid import UUID
 
 import pytest
@@ -22,7 +23,7 @@ from penstock.kernel.lane import create_lane
 from penstock.kernel.sweep import sweep
 from penstock.postgres.pool import Pool
 from tests.domains.outbox.sending.ledger import Ledger, keeping
-from tests.domains.outbox.sending.scene import accept, item_state
+from tests.domains.outbox.sending.scene import accept
 from tests.fault.processes import Child, ForkServer
 from tests.fault.waiting import pause, until
 
@@ -37,6 +38,15 @@ IN_THE_HANDLER = ["before_fence", "after_fence", "before_send", "after_send"]
 IN_THE_ARCHIVE = ["before_record", "after_record"]
 IN_THE_RECONCILER = ["before_unknown", "before_resolve", "before_resolve_commit", "after_resolve"]
 QUERIES = ["before_query", "before_reconcile_query"]
+
+# One query for all instructions, because it is asked twenty times a second.
+STATES: LiteralString = """
+WITH sent AS (
+    SELECT outbox_id, item_id FROM penstock.outbox_instruction WHERE outbox_id = ANY ($1)
+)
+SELECT sent.outbox_id, located.state
+FROM sent JOIN penstock.locate(ARRAY(SELECT item_id FROM sent)) AS located ON located.id = item_id
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,8 +91,13 @@ class Scene:
 
     async def unfinished(self) -> dict[str, str]:
         """Return where the instructions are that are not done."""
-        found = {name: await item_state(self.pool, each) for name, each in self.sent.items()}
-        return {name: state for name, state in found.items() if state != "done"}
+        rows = await self.pool.fetch(STATES, list(self.sent.values()))
+        states = {row["outbox_id"]: row["state"] for row in rows}
+        return {
+            name: states.get(each, "nowhere")
+            for name, each in self.sent.items()
+            if states.get(each) != "done"
+        }
 
     async def wait_until_all_are_done(self) -> None:
         try:
