@@ -1,7 +1,10 @@
 """docs/reference/settings.md: one block per section of the environment."""
 
+import ast
+import inspect
 from dataclasses import asdict, is_dataclass
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -34,16 +37,35 @@ def blocks(_page: str) -> dict[str, str]:
 
 
 def _section(section: type[BaseSettings]) -> str:
-    rows = [_row(section, name, field) for name, field in section.model_fields.items()]
+    meanings = _meanings(section)
+    rows = [
+        _row(section, name, field, meaning=meanings.get(name))
+        for name, field in section.model_fields.items()
+    ]
     heads = ("variable", "default", "value", "meaning")
     return f"{sentences(section.__doc__ or '')}\n\n{table(heads, rows)}"
 
 
-def _row(section: type[BaseSettings], name: str, field: FieldInfo) -> tuple[str, ...]:
+def _meanings(section: type[BaseSettings]) -> dict[str, str]:
+    """Return the string under each field."""
+    (tree,) = ast.parse(inspect.getsource(section)).body
+    assert isinstance(tree, ast.ClassDef)
+    return {
+        field.target.id: ast.literal_eval(below.value)
+        for field, below in pairwise(tree.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(below, ast.Expr)
+    }
+
+
+def _row(
+    section: type[BaseSettings], name: str, field: FieldInfo, *, meaning: str | None
+) -> tuple[str, ...]:
     variable, *_ = variables_of(section, name)  # Our sections have one each to document.
-    if not field.description:
+    if not meaning:
         raise Incomplete(f"{variable} has no text under its field in {section.__module__}")
-    return code(variable), _default(field.default), _values(field), plain(field.description)
+    return code(variable), _default(field.default), _values(field), plain(meaning)
 
 
 def _default(value: object) -> str:
