@@ -28,7 +28,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,9 +125,9 @@ class CoverageMap:
         return "decided" if is_decided else "open"
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0, or 1 if the list is not whole or something names a number that is not in it."""
-    options = _options()
+    options = _options(arguments)
     read = read_map(options.root)
     problems = list(problems_in(read))
     if options.show and options.show not in {each.number for each in read.behaviours}:
@@ -154,7 +154,7 @@ class _Options(argparse.Namespace):
     show: str | None
 
 
-def _options() -> _Options:
+def _options(arguments: Sequence[str] | None) -> _Options:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
@@ -175,7 +175,7 @@ def _options() -> _Options:
         default=Path(__file__).resolve().parent.parent,
         help="the repository to read (default: the one this file is in)",
     )
-    return parser.parse_args(namespace=_Options())
+    return parser.parse_args(arguments, namespace=_Options())
 
 
 def read_map(root: Path) -> CoverageMap:
