@@ -2,6 +2,7 @@
 
 PENSTOCK_KAFKA_BOOTSTRAP names one that runs. Else Apache Kafka is started in KRaft mode, where Java
 17 and its jars are to be had: from PENSTOCK_KAFKA_JARS, or from Maven, once, into the user's cache.
+Beside the jars is what all starts have in common: formatted data, Java's archive of classes.
 Else the mock cluster inside the client library takes its place, and it alone if PENSTOCK_TEST_KAFKA
 is `mock`. All tests pass on each of them. Leaves no process behind.
 """
@@ -15,10 +16,11 @@ import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from time import monotonic
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import trustme
 from confluent_kafka import KafkaError, KafkaException, cimpl
@@ -41,6 +43,7 @@ CLUSTER = "cGVuc3RvY2stdGVzdHMtMQ"  # Any sixteen bytes.
 USERNAME, PASSWORD = "penstock", "not a secret: tests have it"
 # Names the run of the tests: pytest-xdist tells all its processes the same name.
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or token_hex(16)
+DATA, CLASSES = "data", "classes.jsa"
 JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -80,9 +83,23 @@ def running_broker(folder: Path, *, own: bool = False) -> Generator[Broker]:
 def real_or_mock(folder: Path) -> "RealBroker | MockBroker":
     jars = find_jars()
     try:
-        return MockBroker() if jars is None else RealBroker(folder, jars)
+        return MockBroker() if jars is None else real(folder, jars)
     except NoBroker:
         return MockBroker()
+
+
+def real(folder: Path, jars: Path) -> "RealBroker":
+    """Start a broker in a folder; raises NoBroker."""
+    kept = prepared(jars)
+    shutil.copytree(kept / DATA, folder / DATA)
+    broker = RealBroker(folder, jars, (f"-XX:SharedArchiveFile={kept / CLASSES}",))
+    try:
+        broker.revive()
+    except NoBroker:
+        # Java ignores an archive that is missing, and does not start with one that is damaged.
+        broker.java_options = ()
+        broker.revive()
+    return broker
 
 
 class NoBroker(Exception):
@@ -127,6 +144,7 @@ class RealBroker:
 
     folder: Path
     jars: Path
+    java_options: tuple[str, ...] = ()
     port: int = field(default_factory=free_port)
     secure_port: int = field(default_factory=free_port)
     name: str = f"Apache Kafka {KAFKA_VERSION}"
@@ -137,11 +155,6 @@ class RealBroker:
         authority.cert_pem.write_to_path(self.ca)
         self._keystore.write_bytes(keystore(authority.issue_cert("localhost")))
         self._properties.write_text("\n".join(self._settings()), encoding="ascii")
-        account = f"SCRAM-SHA-512=[name={USERNAME},password={PASSWORD}]"
-        format_data = ("format", "-t", CLUSTER, "--add-scram", account, "-c")
-        if self._java("kafka.tools.StorageTool", *format_data).wait(WAIT_SECONDS) != 0:
-            raise NoBroker
-        self.revive()
 
     @property
     def bootstrap(self) -> str:
@@ -164,6 +177,13 @@ class RealBroker:
     def _properties(self) -> Path:
         return self.folder / "server.properties"
 
+    def format(self) -> None:
+        """Make the data of a new broker, with the account of the tests."""
+        account = f"SCRAM-SHA-512=[name={USERNAME},password={PASSWORD}]"
+        format_data = ("format", "-t", CLUSTER, "--add-scram", account, "-c")
+        if self._java("kafka.tools.StorageTool", *format_data).wait(WAIT_SECONDS) != 0:
+            raise NoBroker
+
     def create_topic(self, topic: str, partitions: int) -> None:
         create_topic(self.bootstrap, topic, partitions)
 
@@ -172,6 +192,13 @@ class RealBroker:
 
     def permit(self, topic: str) -> None:
         set_policy(self.bootstrap, topic, "delete")
+
+    def stop(self) -> None:
+        """End it as an operator does, which is when Java writes an archive."""
+        assert self._process is not None, "it does not run"
+        self._process.terminate()
+        self._process.wait(WAIT_SECONDS)
+        self._process = None
 
     def kill(self) -> None:
         """End it as a crash does (kill -9); harmless if it does not run."""
@@ -194,9 +221,10 @@ class RealBroker:
         self.kill()
 
     def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
+        java = (*JAVA, *self.java_options, "-cp", f"{self.jars}/*")
         with (self.folder / "broker.log").open("ab") as log:
             return subprocess.Popen(
-                [*JAVA, "-cp", f"{self.jars}/*", *arguments, str(self._properties)],
+                [*java, *arguments, str(self._properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -215,7 +243,7 @@ class RealBroker:
         protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL"
         yield f"listener.security.protocol.map={protocols}"
         yield from self._secure_listener()
-        yield f"log.dirs={self.folder}/data"
+        yield f"log.dirs={self.folder / DATA}"
         for log in ("offsets.topic", "transaction.state.log"):
             yield f"{log}.replication.factor=1"
             yield f"{log}.num.partitions=1"
@@ -225,7 +253,12 @@ class RealBroker:
         yield "group.min.session.timeout.ms=100"
         # A busy machine may delay a heartbeat for seconds, and a broker without one has no topics.
         yield "broker.session.timeout.ms=6000"
-        yield "broker.heartbeat.interval.ms=200"
+        yield "broker.heartbeat.interval.ms=1000"
+        # With the defaults, an idle broker uses three times as much CPU time.
+        yield "metadata.max.idle.interval.ms=0"
+        yield "log.cleaner.enable=false"
+        yield "num.network.threads=1"
+        yield "num.io.threads=2"
 
     def _secure_listener(self) -> Iterator[str]:
         modules = "org.apache.kafka.common.security"
@@ -253,9 +286,7 @@ def find_jars() -> Path | None:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(given) if given else cache / "penstock" / f"kafka-{KAFKA_VERSION}"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / "fetching.lock").open("a+", encoding="ascii") as lock:
-        # Two test processes may ask at the same time; the second one waits for what the first gets.
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder.parent / "fetching.lock") as lock:
         lock.seek(0)
         # Without a network a try takes a minute, so all processes of a run share one.
         if not folder.is_dir() and lock.read() != RUN:
@@ -283,6 +314,48 @@ def fetch_jars(folder: Path) -> None:
         except (subprocess.SubprocessError, OSError):
             return
         (work / "jars").rename(folder)
+
+
+def prepared(jars: Path) -> Path:
+    """Return a folder beside the jars with what all starts have in common; made once.
+
+    It has formatted data and, if Java can make one, an archive of the classes that a broker loads.
+    Without them, a start takes twice the CPU time. Raises NoBroker if data cannot be formatted.
+    """
+    java = Path(shutil.which("java") or "java").resolve()
+    of = repr((jars, java, java.stat().st_mtime_ns, JAVA, CLUSTER, USERNAME, PASSWORD))
+    folder = jars.with_name(f"kafka-prepared-{sha256(of.encode()).hexdigest()[:16]}")
+    with locked(jars.with_name("preparing.lock")):
+        if not folder.is_dir():
+            prepare(folder, jars)
+    return folder
+
+
+def prepare(folder: Path, jars: Path) -> None:
+    """Format data, keep a copy, and run a broker on it from start to end."""
+    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+        work, kept = Path(name), Path(name, "kept")
+        broker = RealBroker(work, jars)
+        broker.format()
+        shutil.copytree(work / DATA, kept / DATA)
+        broker.java_options = (f"-XX:ArchiveClassesAtExit={kept / CLASSES}",)
+        try:
+            broker.revive()
+            broker.create_topic("any", 1)
+            broker.stop()
+        except NoBroker:
+            pass  # This Java may have no such option; each broker loads its classes by itself.
+        finally:
+            broker.kill()
+        kept.rename(folder)
+
+
+@contextmanager
+def locked(path: Path) -> Generator[IO[str]]:
+    """Hold a lock: of two test processes, the second one waits for what the first one makes."""
+    with path.open("a+", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock
 
 
 POM = f"""
