@@ -1,5 +1,6 @@
 """Two roles, as the page on production shows them: one changes the schema, the other runs."""
 
+import itertools
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,10 +20,11 @@ from penstock.kernel.item import NewItem
 from penstock.kernel.lane import create_lane
 from penstock.kernel.retain import open_days, retain
 from penstock.kernel.sweep import sweep
+from penstock.postgres.embedded import Server
 from penstock.postgres.errors import MigrationDenied
 from penstock.postgres.migrate import migrate
-from penstock.postgres.pool import connect, open_pool
-from tests.database import MIGRATION_PACKAGES, run_sql
+from penstock.postgres.pool import Connection, connect, open_pool
+from tests.database import MIGRATION_PACKAGES, copy_of, database_dsn, run_on, run_sql
 from tests.docs.pages import ROOT, blocks_of
 from tests.e2e.command import Command, penstock
 from tests.kernel.scene import attempt_once, put, state_of
@@ -30,6 +32,10 @@ from tests.migration.package import MigrationPackage
 
 PAGE = ROOT / "docs" / "howto" / "run-in-production.md"
 ROLES, GRANTS = (block.code for block in blocks_of(PAGE, "pgsql"))
+CREATE_ROLES, GRANT_ON_DATABASE = ROLES.strip().rsplit("\n", 1)
+MIGRATED = "roles_migrated"
+
+_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,29 +47,55 @@ class Dsns:
     app: str
 
 
-@pytest.fixture
-async def dsns(empty_dsn: str) -> AsyncGenerator[Dsns]:
-    """A database with the page's roles, not migrated."""
-    database = urlsplit(empty_dsn).path[1:]
-    await run_sql(empty_dsn, ROLES.replace("DATABASE shop", f"DATABASE {database}"))
-    yield Dsns(
-        superuser=empty_dsn,
-        owner=empty_dsn.replace("//postgres@", "//penstock_owner:secret@"),
-        app=empty_dsn.replace("//postgres@", "//penstock_app:secret@"),
+def dsns_of(superuser: str) -> Dsns:
+    return Dsns(
+        superuser=superuser,
+        owner=superuser.replace("//postgres@", "//penstock_owner:secret@"),
+        app=superuser.replace("//postgres@", "//penstock_app:secret@"),
     )
-    for role in ("penstock_app", "penstock_owner"):
-        await run_sql(empty_dsn, f"DROP OWNED BY {role} CASCADE")
-        await run_sql(empty_dsn, f"DROP ROLE {role}")
 
 
-@pytest.fixture
-async def granted(dsns: Dsns) -> Dsns:
-    """The same, migrated by the one role, and with the page's grants for the other."""
+@pytest.fixture(scope="module")
+async def migrated(server: Server, maintenance: Connection) -> AsyncGenerator[str]:
+    """The name of a database that one role has migrated, with the page's grants for the other.
+
+    The roles exist as long as it does: they belong to the server, not to a database.
+    """
+    await run_on(maintenance, f"CREATE DATABASE {MIGRATED}")
+    dsns = dsns_of(database_dsn(server.dsn, MIGRATED))
+    await run_sql(dsns.superuser, CREATE_ROLES + on_database(MIGRATED))
     connection = await connect(dsns.owner)
     await migrate(connection, MIGRATION_PACKAGES)
     await connection.close()
     await run_sql(dsns.owner, GRANTS)
-    return dsns
+    yield MIGRATED
+    await run_on(maintenance, f"DROP DATABASE {MIGRATED} WITH (FORCE)")
+    for role in ("penstock_app", "penstock_owner"):
+        await run_on(maintenance, f"DROP ROLE {role}")
+
+
+@pytest.fixture
+async def granted(
+    server: Server, *, migrated: str, maintenance: Connection
+) -> AsyncGenerator[Dsns]:
+    """A copy of that database. A copy has no grants on the database itself."""
+    name = f"granted_{next(_numbers)}"
+    await run_on(maintenance, copy_of(migrated, name))
+    await run_on(maintenance, on_database(name))
+    yield dsns_of(database_dsn(server.dsn, name))
+    await run_on(maintenance, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+async def dsns(empty_dsn: str) -> Dsns:
+    """A database that is not migrated; the roles are those of `migrated`."""
+    await run_sql(empty_dsn, on_database(urlsplit(empty_dsn).path[1:]))
+    return dsns_of(empty_dsn)
+
+
+def on_database(name: str) -> str:
+    """Return the page's grant for another database."""
+    return GRANT_ON_DATABASE.replace("DATABASE shop", f"DATABASE {name}")
 
 
 def started(command: Command) -> int:
@@ -201,6 +233,7 @@ async def test_the_owner_of_the_schema_needs_no_right_on_the_database_later(
     await running.close()
 
 
+@pytest.mark.usefixtures("migrated")
 def test_a_worker_that_may_not_create_the_schema_says_so_in_one_line(
     dsns: Dsns, tmp_path: Path
 ) -> None:
