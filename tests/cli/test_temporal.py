@@ -17,6 +17,7 @@ from tests.cli.conftest import Cli
 from tests.cli.output import answers
 from tests.cli.test_payments import SCHEDULE
 from tests.database import run_sql
+from tests.fault.waiting import POLL_SECONDS, pause
 from tests.ports import free_port
 from tests.temporal_server import TemporalServer
 
@@ -102,7 +103,7 @@ async def open_workflows(temporal: TemporalServer, *ids: str) -> None:
     listed = " OR ".join(f"WorkflowId = '{each}'" for each in ids)
     async with asyncio.timeout(PATIENCE):
         while (await client.count_workflows(listed)).count < len(ids):
-            pass
+            await pause(POLL_SECONDS)
 
 
 def test_an_unknown_payment_is_not_started(cli: Cli) -> None:

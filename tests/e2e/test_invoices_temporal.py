@@ -13,6 +13,7 @@ from temporalio.service import RPCError
 from penstock.integrations.temporal.client import connect
 from tests.database import run_sql
 from tests.e2e.command import penstock, python
+from tests.fault.waiting import POLL_SECONDS, pause
 from tests.integrations.temporal.scene import executions
 from tests.temporal_server import TemporalServer
 
@@ -80,5 +81,6 @@ async def add_namespace(client: Client) -> None:
             try:
                 await client.count_workflows()
             except RPCError:
-                continue
-            return
+                await pause(POLL_SECONDS)
+            else:
+                return

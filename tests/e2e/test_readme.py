@@ -4,6 +4,8 @@ import os
 import re
 import shutil
 import subprocess
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -13,8 +15,10 @@ from penstock.cli.hints import commands
 from penstock.compose.domains import BUILT_IN
 from tests.docs.pages import ROOT, blocks_of, commands_of
 from tests.e2e.command import penstock
+from tests.fault.waiting import POLL_SECONDS
 
 PRINTED = "http://127.0.0.1:8080"
+SETTLED = '"status":"SETTLED"'
 DOMAINS = ["slots", "webhooks", "mail", "outbox", "payments"]
 
 
@@ -59,13 +63,12 @@ def test_the_five_jobs_work_on_a_fresh_database_and_twice(folder: Path) -> None:
             assert '"status":4' not in answer, command
         for _, hint in commands(url, BUILT_IN):
             up.wait_for(rf"^  {re.escape(hint)}$")
-        headers = {"Authorization": f"Bearer {key}"}
-        while len(paid(url, headers)) < 2:
-            pass
-        assert sorted(paid(url, headers)) == ["pay-1", "pay-2"]
+        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}) as client:
+            until(lambda: len(paid(client)) >= 2)
+            assert sorted(paid(client)) == ["pay-1", "pay-2"]
+            until(lambda: SETTLED in client.get("/payments/pay-2").text)
         payment, ledger = (each.replace(PRINTED, url) for each in looked())
-        while '"status":"SETTLED"' not in run(payment, key):
-            pass
+        assert SETTLED in run(payment, key)
         assert run(ledger, key).count('"instruction_id":"pay-2"') == 1
         assert up.stop() == 0
 
@@ -84,7 +87,13 @@ def run(command: str, key: str) -> str:
     return done.stdout
 
 
-def paid(url: str, headers: dict[str, str]) -> list[str]:
+def until(is_true: Callable[[], bool]) -> None:
+    """Return once the condition holds; the timeout of the test limits the wait."""
+    while not is_true():
+        threading.Event().wait(POLL_SECONDS)
+
+
+def paid(client: httpx.Client) -> list[str]:
     """Return what the rail was paid, by instruction."""
-    answer = httpx.get(f"{url}/outbox/simulator/ledger", headers=headers)
+    answer = client.get("/outbox/simulator/ledger")
     return [each["instruction_id"] for each in answer.json()["payments"]]

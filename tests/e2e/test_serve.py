@@ -13,6 +13,7 @@ import pytest
 
 from penstock.postgres.pool import connect as connect_to_database
 from tests.e2e.command import Command, penstock
+from tests.fault.waiting import POLL_SECONDS, pause
 from tests.ports import free_port
 from tests.web.scene import flood
 
@@ -70,6 +71,7 @@ async def test_health_answers_once_the_given_key_works(dsn: str, folder: Path) -
         async with asyncio.timeout(60):
             while not await locking.fetchval(WAITS):
                 assert serve.process.poll() is None
+                await pause(POLL_SECONDS)
         with connect(url) as early:
             early.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
             early.settimeout(1)

@@ -20,6 +20,7 @@ from penstock.postgres.embedded import running, start, stop
 from penstock.postgres.pool import Pool, connect
 from tests.database import wait_until_up
 from tests.e2e.command import WAIT_SECONDS, penstock, penstock_unread
+from tests.fault.waiting import POLL_SECONDS, pause
 
 WORKER = ("worker", "--app", "gated:app")
 
@@ -113,17 +114,17 @@ async def test_a_process_whose_output_nobody_reads_works_and_stops(
 
 
 async def until_done(db: Pool) -> None:
-    """Wait until a worker has settled an item; each look is a round trip, so no busy loop."""
+    """Wait until a worker has settled an item."""
     async with asyncio.timeout(WAIT_SECONDS):
         while (await balance(db)).done == 0:
-            continue
+            await pause(POLL_SECONDS)
 
 
 async def until_leased(db: Pool) -> None:
-    """Wait until a worker holds an item; each look is a round trip, so this is no busy loop."""
+    """Wait until a worker holds an item."""
     async with asyncio.timeout(WAIT_SECONDS):
         while (await balance(db)).leased == 0:
-            continue
+            await pause(POLL_SECONDS)
 
 
 async def test_a_worker_waits_for_a_database_that_is_unavailable_at_start(

@@ -14,6 +14,7 @@ from temporalio.client import Client, WorkflowExecution
 from penstock.base.aio import alongside
 from penstock.integrations.temporal.start import NewWorkflow
 from penstock.integrations.temporal.worker import WorkerSpec, run_workers
+from tests.fault.waiting import POLL_SECONDS, pause
 
 SECOND = timedelta(seconds=1)
 
@@ -73,6 +74,7 @@ async def executions(client: Client, workflow_id: str) -> Sequence[WorkflowExecu
         found = [each async for each in client.list_workflows(query)]
         if found:
             return found
+        await pause(POLL_SECONDS)
 
 
 async def started_event(client: Client, workflow_id: str) -> HistoryEvent:

@@ -29,6 +29,7 @@ from penstock.integrations.temporal.start import NewWorkflow, start_workflow
 from penstock.integrations.temporal.worker import WorkerSpec, run_workers
 from tests.domains.outbox.sending.ledger import Ledger
 from tests.domains.payments.executing.scene import Scene, opened_scene
+from tests.fault.waiting import POLL_SECONDS, pause
 from tests.integrations.temporal.scene import fresh
 
 PATIENCE = 60.0  # Seconds that a test waits for Temporal: a busy machine needs some.
@@ -115,7 +116,7 @@ class TemporalScene:
         app, stop = self.payments.app, asyncio.Event()
         async with asyncio.timeout(PATIENCE), alongside(app.run_worker(stop, lanes=[LANE])):
             while await app.pool.fetchval(LEFT):
-                pass
+                await pause(POLL_SECONDS)
             stop.set()
 
     async def start(self, payment_id: str, *, context: str | None = None) -> None:
@@ -162,7 +163,7 @@ class TemporalScene:
         query = f"WorkflowId = 'exec-{item_type}-{payment_id}'"
         async with asyncio.timeout(PATIENCE):
             while not (found := [each async for each in self.client.list_workflows(query)]):
-                pass
+                await pause(POLL_SECONDS)
         return found
 
     async def is_started(self, payment_id: str) -> bool:

@@ -25,6 +25,7 @@ from penstock.postgres.pool import Pool
 from tests.database import database_dsn, run_sql
 from tests.domains.outbox.sending.ledger import Ledger
 from tests.domains.payments.temporal.scene import PATIENCE, TemporalScene
+from tests.fault.waiting import POLL_SECONDS, pause
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
@@ -120,7 +121,7 @@ async def test_a_lane_that_a_schedule_dispatches_has_a_worker(
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         spawn(group, schedules.run(stop))
         while "no_worker" in await codes(pool):
-            pass
+            await pause(POLL_SECONDS)
         (running,) = await list_workers(pool, lane="payment")
         stop.set()
 
@@ -143,7 +144,7 @@ async def test_a_schedule_dispatches_cycle_after_cycle(
         await schedules.look()
         async with asyncio.timeout(PATIENCE):
             while set(await scene.payments.item_states()) != {"done"}:
-                pass
+                await pause(POLL_SECONDS)
         results = [await scene.result(each) for each in payment_ids]
         await scene.use("temporal")
         await schedules.look()
@@ -169,14 +170,14 @@ async def test_cycles_fail_while_the_database_is_down_and_go_on_afterwards(
         await schedules.look()
         async with database_down(dsn):
             while not (failed := await cycles(scene, WorkflowExecutionStatus.FAILED)):
-                pass
+                await pause(POLL_SECONDS)
         await scene.payments.schedule(later)
         for each in payment_ids:
             while not await scene.is_started(each):
-                pass
+                await pause(POLL_SECONDS)
             assert await scene.result(each) == "PROCESSING"
         while not (completed := await cycles(scene, WorkflowExecutionStatus.COMPLETED)):
-            pass  # Temporal's list is behind its histories.
+            await pause(POLL_SECONDS)  # Temporal's list is behind its histories.
         await scene.use("temporal")
         await schedules.look()
 

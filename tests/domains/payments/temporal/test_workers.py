@@ -17,6 +17,7 @@ from penstock.postgres.pool import Connection
 from tests.domains.outbox.sending.ledger import Ledger
 from tests.domains.payments.temporal.scene import PATIENCE, TemporalScene, opened_on_temporal
 from tests.domains.payments.temporal.test_init import request, start_init
+from tests.fault.waiting import POLL_SECONDS, pause
 from tests.temporal_server import TemporalServer
 
 AT_ONCE = {
@@ -45,7 +46,7 @@ async def test_a_worker_has_its_queue_and_its_numbers(
 
     async with scene.running([spec]), asyncio.timeout(PATIENCE):
         while await count_workers(scene.client, queue) == 0:
-            pass
+            await pause(POLL_SECONDS)
 
     assert (spec.workflows_at_once, spec.activities_at_once) == (workflows, activities)
     definitions = [vars(each.__func__) for each in spec.activities]  # type: ignore[attr-defined]
