@@ -1,11 +1,14 @@
-"""Millions of rows, a copy for each file; each test works in a transaction that is rolled back."""
+"""Millions of rows, copies for each file; each test works in a transaction that is rolled back."""
 
 from collections.abc import AsyncGenerator, Generator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import LiteralString, cast
+from typing import Literal, LiteralString, cast
 
 import pytest
 
+from penstock.domains.mail.lanes import LANE as MAIL_LANE
+from penstock.domains.outbox.lanes import LANE as OUTBOX_LANE
 from penstock.domains.payments.lanes import LANE as PAYMENT_LANE
 from penstock.domains.payments.lanes import OWNER as PAYMENTS
 from penstock.domains.webhooks.domain import LANE, ORDERED_LANE
@@ -17,12 +20,16 @@ from tests.conftest import FAST, SERVERS_BYTES, data_folder
 from tests.database import MIGRATION_PACKAGES, copy_database, database_dsn, run_sql
 from tests.plan.explain import Explainer
 
-LOADED, COPIED = "loaded", "copied"
-LOADED_BYTES = 6 * 2**30  # Both databases, and the log of what has filled them.
+Rows = Literal["kernel", "domains"]
+Statistics = Literal["stale", "fresh"]
+COPIED = "copied"
+LOADED_BYTES = 8 * 2**30  # All templates, one copy, and the log of what has filled them.
 FOLDER = Path(__file__).parent
 MILLION = cast("LiteralString", (FOLDER / "million.sql").read_text(encoding="utf-8"))
 SLOTS = cast("LiteralString", (FOLDER / "slots.sql").read_text(encoding="utf-8"))
 WEBHOOKS = cast("LiteralString", (FOLDER / "webhooks.sql").read_text(encoding="utf-8"))
+MAILS = cast("LiteralString", (FOLDER / "mail.sql").read_text(encoding="utf-8"))
+OUTBOX = cast("LiteralString", (FOLDER / "outbox.sql").read_text(encoding="utf-8"))
 # The rows name their lanes by number, from 1 on.
 WITHOUT_LANES = """
     DELETE FROM penstock.lane_pacing;
@@ -42,11 +49,36 @@ def quiet_server() -> Generator[Server]:
         yield started
 
 
-@pytest.fixture(scope="session")
-async def loaded(quiet_server: Server) -> str:
-    """The name of a database with millions of rows, which was analysed while it was empty."""
-    await run_sql(quiet_server.dsn, f"CREATE DATABASE {LOADED}")
-    connection = await connect(database_dsn(quiet_server.dsn, LOADED))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Templates:
+    """Databases that are filled or analysed once, at their first use, and copied for each file."""
+
+    server: Server
+    made: set[str] = field(default_factory=set)
+
+    async def get(self, *, rows: Rows, statistics: Statistics) -> str:
+        """Return the name of the template."""
+        name = f"{rows}_{statistics}"
+        if name not in self.made:
+            if statistics == "fresh":
+                await self._copy(await self.get(rows=rows, statistics="stale"), name)
+                await run_sql(database_dsn(self.server.dsn, name), "ANALYZE")
+            elif rows == "domains":
+                await self._copy(await self.get(rows="kernel", statistics="stale"), name)
+                await _fill_domains(database_dsn(self.server.dsn, name))
+            else:
+                await run_sql(self.server.dsn, f"CREATE DATABASE {name}")
+                await _fill_kernel(database_dsn(self.server.dsn, name))
+            self.made.add(name)
+        return name
+
+    async def _copy(self, template: str, name: str) -> None:
+        await copy_database(self.server.dsn, template, name)
+
+
+async def _fill_kernel(dsn: str) -> None:
+    """Add millions of rows to a database that is analysed while it is empty."""
+    connection = await connect(dsn)
     await migrate(connection, MIGRATION_PACKAGES)
     await connection.execute(WITHOUT_LANES)
     await create_lane(connection, "big", who="test")
@@ -56,26 +88,44 @@ async def loaded(quiet_server: Server) -> str:
     await create_lane(connection, ORDERED_LANE, who="test", owner="webhooks", ordering="per_key")
     await create_lane(connection, PAYMENT_LANE, who="test", owner=PAYMENTS)
     await connection.execute("ANALYZE")
-    await connection.execute(MILLION)
-    await connection.execute(SLOTS)
-    await connection.execute(WEBHOOKS)
+    for rows in (MILLION, SLOTS, WEBHOOKS):
+        await connection.execute(rows)
     await connection.close()
-    return LOADED
+
+
+async def _fill_domains(dsn: str) -> None:
+    """Add mails and instructions; elsewhere their items would be the newest of all."""
+    connection = await connect(dsn)
+    await create_lane(connection, MAIL_LANE, who="test", owner="mail")
+    await connection.execute(MAILS)
+    await create_lane(connection, OUTBOX_LANE, who="test", owner="outbox", ordering="per_key")
+    await connection.execute(OUTBOX)
+    await connection.close()
+
+
+@pytest.fixture(scope="session")
+def templates(quiet_server: Server) -> Templates:
+    """The databases to copy."""
+    return Templates(server=quiet_server)
 
 
 @pytest.fixture(scope="module")
-async def copied(quiet_server: Server, loaded: str) -> AsyncGenerator[str]:
-    """The address of a copy: what other files have rolled back would cost these tests pages."""
-    yield await copy_database(quiet_server.dsn, loaded, COPIED)
-    await run_sql(quiet_server.dsn, f"DROP DATABASE {COPIED} WITH (FORCE)")
+def rows() -> Rows:
+    """Which rows there are around those of a test; a file may choose others."""
+    return "kernel"
 
 
 @pytest.fixture(scope="module", params=["stale", "fresh"])
-async def database(copied: str, request: pytest.FixtureRequest) -> str:
-    """The database with statistics of when it was empty, and then with those of now."""
-    if request.param == "fresh":
-        await run_sql(copied, "ANALYZE")
-    return copied
+async def database(
+    templates: Templates, rows: Rows, request: pytest.FixtureRequest
+) -> AsyncGenerator[str]:
+    """A copy with statistics of when it was empty, and then one with those of now.
+
+    It belongs to one file: what others have rolled back would cost its tests pages.
+    """
+    template = await templates.get(rows=rows, statistics=request.param)
+    yield await copy_database(templates.server.dsn, template, COPIED)
+    await run_sql(templates.server.dsn, f"DROP DATABASE {COPIED} WITH (FORCE)")
 
 
 @pytest.fixture(params=["force_custom_plan", "force_generic_plan"])

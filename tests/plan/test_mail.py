@@ -4,8 +4,6 @@ Measured as the kernel's statements are: by the pages they touch, with 60,000 ma
 """
 
 from datetime import timedelta
-from pathlib import Path
-from typing import LiteralString, cast
 
 import msgspec
 import pytest
@@ -14,23 +12,17 @@ from penstock.domains.mail import dead_mails, inspect, loader, results, retain
 from penstock.domains.mail.inspect import MailFilter, list_mails
 from penstock.domains.mail.lanes import LANE
 from penstock.domains.mail.results import ResultRow
-from penstock.kernel.lane import create_lane
-from penstock.postgres.pool import connect
+from tests.plan.conftest import Rows
 from tests.plan.explain import Explainer
 
-MAILS = cast("LiteralString", Path(__file__).with_name("mail.sql").read_text(encoding="utf-8"))
 PAGES_PER_MAIL = 60  # Rows and indexes of mail, result, item, ready, dead and attempt.
 PAGES_ONCE = 400
 
 
 @pytest.fixture(scope="module")
-async def copied(copied: str) -> str:
-    """The copy with mails; in the others, their items would be the newest of all."""
-    connection = await connect(copied)
-    await create_lane(connection, LANE, who="test", owner="mail")
-    await connection.execute(MAILS)
-    await connection.close()
-    return copied
+def rows() -> Rows:
+    """With mails."""
+    return "domains"
 
 
 def assert_bounded(explainer: Explainer, query: str, *, mails: int) -> None:

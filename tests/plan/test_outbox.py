@@ -7,8 +7,8 @@ import pytest
 
 from penstock.domains.outbox import enqueue, inspect
 from penstock.domains.outbox.inspect import InstructionFilter
+from tests.plan.conftest import Rows
 from tests.plan.explain import Explainer
-from tests.plan.outbox_rows import with_outbox
 
 PAGES_PER_INSTRUCTION = 60  # Rows and indexes of key, number, instruction, item and order key.
 PAGES_ONCE = 400
@@ -16,9 +16,9 @@ PAYLOAD = '{"amount": "12.50", "currency": "EUR", "destination": {"name": "Ada"}
 
 
 @pytest.fixture(scope="module")
-async def copied(copied: str) -> str:
-    """The copy with instructions."""
-    return await with_outbox(copied)
+def rows() -> Rows:
+    """With instructions."""
+    return "domains"
 
 
 def assert_bounded(explainer: Explainer, query: str, *, instructions: int) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from penstock.domains.outbox.control import checks as control
 from penstock.postgres.array import to_array
+from tests.plan.conftest import Rows
 from tests.plan.explain import Explainer
-from tests.plan.outbox_rows import with_outbox
 
 BATCH = 300
 PAGES_PER_INSTRUCTION = 60  # Limits, switch, suspension, approval, charge and the sum of the day.
@@ -40,9 +40,9 @@ HEADS = "SELECT * FROM penstock.outbox_instruction WHERE sequence_id = 1 LIMIT $
 
 
 @pytest.fixture(scope="module")
-async def copied(copied: str) -> str:
-    """The copy with instructions."""
-    return await with_outbox(copied)
+def rows() -> Rows:
+    """With instructions."""
+    return "domains"
 
 
 async def test_a_batch_is_decided_about_without_a_walk(explainer: Explainer) -> None:

@@ -10,8 +10,8 @@ from penstock.domains.outbox.audit import archive
 from penstock.domains.outbox.lanes import LANE
 from penstock.postgres.array import to_array
 from penstock.postgres.pool import Row
+from tests.plan.conftest import Rows
 from tests.plan.explain import Explainer
-from tests.plan.outbox_rows import with_outbox
 
 BATCH = 300
 PAGES_PER_INSTRUCTION = 60  # Rows and indexes of instruction, attempts, archive and results.
@@ -55,9 +55,9 @@ HOLD = """
 
 
 @pytest.fixture(scope="module")
-async def copied(copied: str) -> str:
-    """The copy with instructions."""
-    return await with_outbox(copied)
+def rows() -> Rows:
+    """With instructions."""
+    return "domains"
 
 
 async def heads(explainer: Explainer) -> list[Row]:

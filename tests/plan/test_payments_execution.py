@@ -1,4 +1,4 @@
-"""The statements of phase B cost what their own batch needs, with 30,000 payments around."""
+"""The statements of phase B cost what their own batch needs, with 60,000 payments around."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from penstock.domains.payments import dispatch_log, execute, loader, results, stuck
+from penstock.postgres.pool import connect
 from tests.plan.explain import Explainer
 
 BATCH = 300
@@ -16,7 +17,7 @@ PAGES_ONCE = 400
 
 FILL = """
     WITH numbered AS (
-        SELECT 'p-' || n AS payment_id, lpad(n::text, 32, '0')::uuid AS outbox_id,
+        SELECT $3 || n AS payment_id, lpad(n::text, 32, '0')::uuid AS outbox_id,
             now() + n * interval '1 second' AS at
         FROM generate_series(1, $1::integer) AS n
     ), context AS (
@@ -31,15 +32,25 @@ FILL = """
         outbox_id, repeat('a', 64), 'test', now(), now()
     FROM numbered
 """
+LOG = """
+    INSERT INTO penstock.dispatch_audit_log (batch_id, item_type, payment_id, action)
+    SELECT 'BATCH-' || n % 100, 'PAYMENT', 'p-' || n, 'DISPATCHED'
+    FROM generate_series(1, $1::integer) AS n
+"""
 IDS = [f"p-{number}" for number in range(1_000, 1_000 + BATCH)]
+EXECUTED_IDS = [f"executed-{number}" for number in range(1_000, 1_000 + BATCH)]
 OUTBOX_IDS = [UUID(f"{number:032d}") for number in range(1_000, 1_000 + BATCH)]
 
 
-@pytest.fixture
-async def filled(explainer: Explainer) -> Explainer:
-    """The explainer, with payments and without statistics about them."""
-    await explainer.db.execute(FILL, COUNT, "SCHEDULED")
-    return explainer
+@pytest.fixture(scope="module")
+async def database(database: str) -> str:
+    """The database with payments and their log, and without statistics about them."""
+    connection = await connect(database)
+    await connection.execute(FILL, COUNT, "SCHEDULED", "p-")
+    await connection.execute(FILL, COUNT, "PROCESSING", "executed-")
+    await connection.execute(LOG, COUNT)
+    await connection.close()
+    return database
 
 
 def assert_bounded(explainer: Explainer, query: str) -> None:
@@ -60,56 +71,40 @@ def assert_bounded(explainer: Explainer, query: str) -> None:
     ids=["load", "lock", "move", "reject", "find"],
 )
 async def test_a_batch_is_found_by_the_ids_of_its_payments(
-    filled: Explainer, *, query: Any, arguments: tuple[Any, ...]
+    explainer: Explainer, *, query: Any, arguments: tuple[Any, ...]
 ) -> None:
-    rows = await filled.fetch(query, *arguments)
+    rows = await explainer.fetch(query, *arguments)
 
     assert len(rows) == BATCH
-    assert_bounded(filled, query)
+    assert_bounded(explainer, query)
 
 
 async def test_executed_payments_are_moved_by_the_ids_of_their_results(
     explainer: Explainer,
 ) -> None:
-    await explainer.db.execute(FILL, COUNT, "PROCESSING")
-
     moved = await explainer.fetch(
-        results.MOVE_BY_RESULT, IDS, "SETTLED", [None] * BATCH, [None] * BATCH
+        results.MOVE_BY_RESULT, EXECUTED_IDS, "SETTLED", [None] * BATCH, [None] * BATCH
     )
 
     assert len(moved) == BATCH
     assert_bounded(explainer, results.MOVE_BY_RESULT)
 
 
-async def test_a_batch_is_logged_without_reading_the_log(filled: Explainer) -> None:
+async def test_a_batch_is_logged_without_reading_the_log(explainer: Explainer) -> None:
     """Its earlier parts are found by the batch, among those of all others."""
-    await filled.db.execute(
-        "INSERT INTO penstock.dispatch_audit_log (batch_id, item_type, payment_id, action)"
-        " SELECT 'BATCH-' || n % 100, 'PAYMENT', 'p-' || n, 'DISPATCHED'"
-        " FROM generate_series(1, $1::integer) AS n",
-        COUNT,
-    )
-
-    await filled.fetch(
+    await explainer.fetch(
         dispatch_log.LOG_DISPATCHES, 1_000_000_007, "payment", IDS,
         ["DISPATCHED"] * BATCH, [None] * BATCH,
     )  # fmt: skip
 
-    assert_bounded(filled, dispatch_log.LOG_DISPATCHES)
+    assert_bounded(explainer, dispatch_log.LOG_DISPATCHES)
 
 
-async def test_stuck_payments_are_found_by_a_page_of_the_log(filled: Explainer) -> None:
+async def test_stuck_payments_are_found_by_a_page_of_the_log(explainer: Explainer) -> None:
     """A service looks every few seconds; it must read neither all payments nor the whole log."""
-    await filled.db.execute(
-        "INSERT INTO penstock.dispatch_audit_log (batch_id, item_type, payment_id, action)"
-        " SELECT 'BATCH-' || n % 100, 'PAYMENT', 'p-' || n, 'DISPATCHED'"
-        " FROM generate_series(1, $1::integer) AS n",
-        COUNT,
-    )
-
-    await filled.fetch(
+    await explainer.fetch(
         stuck.NOTE_STUCK, None, stuck.GRACE, stuck.WINDOW, BATCH, stuck.STUCK_MAX,
         datetime.now(UTC) + 2 * stuck.GRACE,
     )  # fmt: skip
 
-    assert_bounded(filled, stuck.NOTE_STUCK)
+    assert_bounded(explainer, stuck.NOTE_STUCK)

@@ -4,9 +4,12 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from penstock.postgres.pool import Connection, connect
+from penstock.postgres.embedded import Server
+from penstock.postgres.pool import connect
+from tests.database import copy_database, run_sql
 from tests.plan.explain import Explainer
 
+FILLED = "filled"
 COUNT = 50_000
 PAGES_OF_ONE = 100  # A look into each of a dozen tables.
 PAGES_PER_PAYMENT = 25  # With statistics of the empty tables, the planner looks up each row.
@@ -67,14 +70,26 @@ COUNT_ALL = """
 """
 
 
-@pytest.fixture(params=["stale", "fresh"])
-async def filled(dsn: str, request: pytest.FixtureRequest) -> AsyncGenerator[Explainer]:
+@pytest.fixture(scope="module", params=["stale", "fresh"])
+async def database(
+    server: Server, template: str, request: pytest.FixtureRequest
+) -> AsyncGenerator[str]:
     """Many payments, with statistics of the empty tables, and then with those of now."""
-    connection: Connection = await connect(dsn)
+    dsn = await copy_database(server.dsn, template, FILLED)
+    connection = await connect(dsn)
     await connection.execute("ANALYZE")
     await connection.execute(FILL, COUNT)
     if request.param == "fresh":
         await connection.execute("ANALYZE")
+    await connection.close()
+    yield dsn
+    await run_sql(server.dsn, f"DROP DATABASE {FILLED} WITH (FORCE)")
+
+
+@pytest.fixture
+async def filled(database: str) -> AsyncGenerator[Explainer]:
+    """An open transaction, which only reads."""
+    connection = await connect(database)
     async with connection.transaction():
         # A plan that is a thousand times too long should not hold up the others.
         await connection.execute("SET LOCAL statement_timeout = '20s'")
@@ -103,7 +118,7 @@ async def test_all_payments_are_counted_by_joins(
     assert {row[0]: row[1] * 10 // COUNT for row in counted} == {
         "READY": 5, "CLAIMED": 1, "HELD": 1, "DEAD": 1, "DISPATCHED": 2,
     }  # fmt: skip
-    is_known = request.node.callspec.params["filled"] == "fresh"
+    is_known = request.node.callspec.params["database"] == "fresh"
     per_payment = PAGES_PER_PAYMENT_IF_KNOWN if is_known else PAGES_PER_PAYMENT
     for query in (READ_READY, COUNT_ALL):
         assert filled.of(query).buffers <= per_payment * COUNT, filled.of(query).buffers
