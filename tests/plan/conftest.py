@@ -23,7 +23,7 @@ from tests.plan.explain import Explainer
 Rows = Literal["kernel", "domains"]
 Statistics = Literal["stale", "fresh"]
 COPIED = "copied"
-LOADED_BYTES = 8 * 2**30  # All templates, one copy, and the log of what has filled them.
+LOADED_BYTES = 6 * 2**30  # All templates, one copy, and the log of what has filled them.
 FOLDER = Path(__file__).parent
 MILLION = cast("LiteralString", (FOLDER / "million.sql").read_text(encoding="utf-8"))
 SLOTS = cast("LiteralString", (FOLDER / "slots.sql").read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
 """Events are accepted, loaded and read without a walk over those that there are.
 
-Judged as the kernel's statements are: by the pages they touch, with 100,000 events around.
+Judged as the kernel's statements are: by the pages they touch, with 50,000 events around.
 """
 
 import pytest
@@ -38,7 +38,7 @@ async def test_events_are_accepted_at_the_cost_of_their_own_number(
 
 async def test_a_known_event_is_found_at_once(explainer: Explainer) -> None:
     data = '{"n": 1, "text": "' + "x" * 200 + '"}'
-    known = NewEvent(type="kind-1.made", data=data, id="evt-50001")
+    known = NewEvent(type="kind-1.made", data=data, id="evt-10001")
 
     (accepted,) = await accept.accept_events(explainer.connection(), [known])
 

@@ -1,4 +1,4 @@
--- 2,000 subscriptions, each to a type of its own and 100,000 events, each of which is
+-- 2,000 subscriptions, each to a type of its own and 50,000 events, each of which is
 -- wanted by one of them.
 INSERT INTO penstock.webhook_subscription (
     subscription_id, tenant, url, event_types, description, state, profile, concurrency, timeout,
@@ -10,7 +10,7 @@ INSERT INTO penstock.webhook_pattern (tenant, pattern, subscription_no)
 SELECT tenant, unnest(event_types), subscription_no FROM penstock.webhook_subscription;
 DO $$
 BEGIN
-    FOR chunk IN 0..99 LOOP
+    FOR chunk IN 0..49 LOOP
         PERFORM penstock.accept_events(
             array_fill('default'::text, ARRAY[1000]),
             ARRAY(SELECT 'evt-' || chunk * 1000 + n FROM generate_series(1, 1000) AS n),
