@@ -34,9 +34,9 @@ async def test_a_probe_may_ask_for_the_head_only(callers: Callers) -> None:
 
 
 @pytest.fixture
-async def away(tmp_path: Path) -> AsyncGenerator[tuple[AsyncClient, Server]]:
+async def away(data_dir: Path) -> AsyncGenerator[tuple[AsyncClient, Server]]:
     """An admin's client of an app whose server has been stopped, and that server."""
-    with running(tmp_path, options={"shared_buffers": "16MB"}) as server:
+    with running(data_dir, options={"shared_buffers": "16MB"}) as server:
         async with Penstock(dsn=server.dsn) as app:
             async with app.pool.acquire() as db:
                 _, token = await create_key(db, "admin", ["admin"], who="test")
@@ -80,13 +80,13 @@ async def test_without_the_database_a_request_is_answered_with_503_and_retry_aft
 
 
 async def test_when_the_database_is_back_so_are_we(
-    away: tuple[AsyncClient, Server], tmp_path: Path
+    away: tuple[AsyncClient, Server], data_dir: Path
 ) -> None:
     """Nobody has to restart anything."""
     client, _ = away
     problem(await client.get("/lanes"), 503, "database-away")
 
-    again = start(tmp_path, options={"shared_buffers": "16MB"})
+    again = start(data_dir, options={"shared_buffers": "16MB"})
     health = await client.get("/health")
     lanes = await client.get("/lanes")
     stop(again)

@@ -63,12 +63,12 @@ async def read(dsn: str) -> list[int]:
     return [row["value"] for row in rows]
 
 
-async def test_data_is_kept_over_a_stop_and_a_start(tmp_path: Path) -> None:
-    with running(tmp_path) as first:
+async def test_data_is_kept_over_a_stop_and_a_start(data_dir: Path) -> None:
+    with running(data_dir) as first:
         await write(first.dsn, 1)
     assert not is_alive(first.cluster)
 
-    with running(tmp_path) as second:
+    with running(data_dir) as second:
         assert await read(second.dsn) == [1]
 
 
@@ -85,28 +85,28 @@ async def test_the_server_is_durable_and_does_not_listen_on_the_network(tmp_path
     assert server.cluster.pgdata.stat().st_mode & 0o077 == 0
 
 
-def test_a_second_start_on_the_same_folder_names_the_first(tmp_path: Path) -> None:
-    with running(tmp_path), pytest.raises(DataFolderBusy) as caught:
-        start(tmp_path)
+def test_a_second_start_on_the_same_folder_names_the_first(data_dir: Path) -> None:
+    with running(data_dir), pytest.raises(DataFolderBusy) as caught:
+        start(data_dir)
 
-    assert caught.value.path == tmp_path
+    assert caught.value.path == data_dir
     assert caught.value.pid == os.getpid()
 
 
-def test_a_start_on_the_folder_of_another_process_names_it(tmp_path: Path) -> None:
-    with holder(tmp_path) as (process, _), pytest.raises(DataFolderBusy) as caught:
-        start(tmp_path)
+def test_a_start_on_the_folder_of_another_process_names_it(data_dir: Path) -> None:
+    with holder(data_dir) as (process, _), pytest.raises(DataFolderBusy) as caught:
+        start(data_dir)
 
     assert caught.value.pid == process.pid
 
 
-async def test_a_server_whose_owner_was_killed_is_adopted(tmp_path: Path) -> None:
+async def test_a_server_whose_owner_was_killed_is_adopted(data_dir: Path) -> None:
     """Kill -9 leaves the postmaster running; the next start must neither fail nor run a second."""
-    with holder(tmp_path) as (process, postmaster):
+    with holder(data_dir) as (process, postmaster):
         process.kill()
         process.wait()
 
-        with running(tmp_path) as server:
+        with running(data_dir) as server:
             await write(server.dsn, 1)
 
             assert server.pid == postmaster
@@ -114,44 +114,44 @@ async def test_a_server_whose_owner_was_killed_is_adopted(tmp_path: Path) -> Non
     assert not is_alive(server.cluster)
 
 
-async def test_a_folder_is_recovered_after_owner_and_server_were_killed(tmp_path: Path) -> None:
+async def test_a_folder_is_recovered_after_owner_and_server_were_killed(data_dir: Path) -> None:
     """A power cut leaves a pid file and a lock file behind; both are stale."""
-    with running(tmp_path) as server:
+    with running(data_dir) as server:
         await write(server.dsn, 1)
-    with holder(tmp_path) as (process, postmaster):
+    with holder(data_dir) as (process, postmaster):
         process.kill()
         kill_and_wait(postmaster)
         process.wait()
 
-        with running(tmp_path) as server:
+        with running(data_dir) as server:
             assert server.pid != postmaster
             assert await read(server.dsn) == [1]
 
 
-async def test_a_pid_file_that_names_another_process_is_stale(tmp_path: Path) -> None:
+async def test_a_pid_file_that_names_another_process_is_stale(data_dir: Path) -> None:
     """After a reboot, or in a container, the pid of the old server is soon reused."""
-    with running(tmp_path) as server:
+    with running(data_dir) as server:
         await write(server.dsn, 1)
         told = (server.cluster.pgdata / "postmaster.pid").read_text()
     _, *rest = told.splitlines()
     stale = "\n".join([str(os.getpid()), *rest])
     (server.cluster.pgdata / "postmaster.pid").write_text(stale)
 
-    with running(tmp_path) as server:
+    with running(data_dir) as server:
         assert await read(server.dsn) == [1]
 
 
-def test_a_lock_file_that_nobody_holds_is_ignored(tmp_path: Path) -> None:
+def test_a_lock_file_that_nobody_holds_is_ignored(data_dir: Path) -> None:
     """Its pid may belong to any process by now, even to process 1."""
-    (tmp_path / "penstock.lock").write_text("1")
+    (data_dir / "penstock.lock").write_text("1")
 
-    with running(tmp_path):
-        assert (tmp_path / "penstock.lock").read_text() == str(os.getpid())
+    with running(data_dir):
+        assert (data_dir / "penstock.lock").read_text() == str(os.getpid())
 
 
-async def test_a_killed_server_is_restarted_by_its_owner(tmp_path: Path) -> None:
+async def test_a_killed_server_is_restarted_by_its_owner(data_dir: Path) -> None:
     """Nothing else would: `up` is the only process of a new user."""
-    async with embedded_server(tmp_path) as server:
+    async with embedded_server(data_dir) as server:
         await write(server.dsn, 1)
         killed = server.pid
         assert killed is not None
@@ -175,8 +175,8 @@ async def test_a_folder_with_a_very_long_name_works(tmp_path: Path) -> None:
     assert not server.cluster.socket_dir.exists()
 
 
-def test_stopping_twice_does_nothing(tmp_path: Path) -> None:
-    server = start(tmp_path)
+def test_stopping_twice_does_nothing(data_dir: Path) -> None:
+    server = start(data_dir)
 
     stop(server)
     stop(server)
@@ -209,12 +209,12 @@ def test_without_the_wheel_the_missing_extra_is_named(monkeypatch: pytest.Monkey
         cluster.find_binaries()
 
 
-async def test_cancelling_the_body_stops_the_server(tmp_path: Path) -> None:
+async def test_cancelling_the_body_stops_the_server(data_dir: Path) -> None:
     """Ctrl-C arrives as a cancellation."""
     up: asyncio.Future[Server] = asyncio.get_running_loop().create_future()
 
     async def serve() -> None:
-        async with embedded_server(tmp_path) as server:
+        async with embedded_server(data_dir) as server:
             up.set_result(server)
             await asyncio.Event().wait()
 
@@ -226,12 +226,12 @@ async def test_cancelling_the_body_stops_the_server(tmp_path: Path) -> None:
     assert not is_alive(server.cluster)
 
 
-def test_a_server_that_does_not_start_shows_its_last_log_lines(tmp_path: Path) -> None:
+def test_a_server_that_does_not_start_shows_its_last_log_lines(data_dir: Path) -> None:
     """The reason is in PostgreSQL's own log, where a new user would not look."""
     with pytest.raises(EmbeddedFailed) as caught:
-        start(tmp_path, options={"shared_buffers": "lots"})
+        start(data_dir, options={"shared_buffers": "lots"})
 
     assert 'invalid value for parameter "shared_buffers"' in caught.value.reason
     assert "\n" not in caught.value.reason
-    with running(tmp_path) as server:
+    with running(data_dir) as server:
         assert is_alive(server.cluster)

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from penstock.base.errors import BadSetting
-from penstock.postgres.embedded import Server, find_running, running, start, stop
+from penstock.postgres.embedded import Server, find_running, running, start
 from penstock.postgres.pool import connect
 from tests.unit.postgres.test_embedded import holder, read, write
 
@@ -100,65 +100,64 @@ def test_addresses_and_logs_do_not_have_the_password(
         assert password not in (server.cluster.pgdata / file).read_text()
 
 
-async def test_a_folder_of_an_earlier_release_gets_a_password_at_its_start(tmp_path: Path) -> None:
-    with running(tmp_path) as server:
+async def test_a_folder_of_an_earlier_release_gets_a_password_at_its_start(data_dir: Path) -> None:
+    with running(data_dir) as server:
         await write(server.dsn, 1)
-        await forget_password(tmp_path)
+        await forget_password(data_dir)
 
-    with running(tmp_path) as server:
+    with running(data_dir) as server:
         assert await read(server.dsn) == [1]
         assert "password" in await refusal_of(server)
 
 
 async def test_a_server_that_an_earlier_release_left_running_gets_a_password(
-    tmp_path: Path,
+    data_dir: Path,
 ) -> None:
     """Its owner was killed, and it would let others in until somebody stops it."""
-    with holder(tmp_path) as (process, _):
-        dsn = find_running(tmp_path)
+    with holder(data_dir) as (process, _):
+        dsn = find_running(data_dir)
         assert dsn is not None
         await write(dsn, 1)
-        await forget_password(tmp_path)
+        await forget_password(data_dir)
         process.kill()
         process.wait()
 
-        with running(tmp_path) as server:
+        with running(data_dir) as server:
             assert await read(server.dsn) == [1]
             assert "password" in await refusal_of(server)
 
 
-async def test_commands_reach_a_server_that_an_earlier_release_runs(tmp_path: Path) -> None:
+async def test_commands_reach_a_server_that_an_earlier_release_runs(data_dir: Path) -> None:
     """A new `penstock doctor` beside an old `penstock up`."""
-    with running(tmp_path):
-        await forget_password(tmp_path)
+    with running(data_dir):
+        await forget_password(data_dir)
 
-        found = find_running(tmp_path)
+        found = find_running(data_dir)
 
         assert found is not None
         await (await connect(found)).close()
 
 
 @pytest.mark.parametrize("is_empty", [False, True], ids=["missing", "empty"])
-async def test_a_lost_passfile_is_made_anew(tmp_path: Path, *, is_empty: bool) -> None:
+async def test_a_lost_passfile_is_made_anew(data_dir: Path, *, is_empty: bool) -> None:
     """Whoever owns the folder may always come in; a power cut may leave the file empty."""
-    with running(tmp_path) as server:
+    with running(data_dir) as server:
         await write(server.dsn, 1)
     lost = server.cluster.passfile.read_text()
     server.cluster.passfile.unlink()
     if is_empty:
         server.cluster.passfile.touch()
 
-    with running(tmp_path) as server:
+    with running(data_dir) as server:
         assert await read(server.dsn) == [1]
         assert server.cluster.passfile.read_text() != lost
 
 
 async def test_a_cluster_from_another_folder_takes_the_password_of_this_one(
-    tmp_path: Path,
+    data_dir: Path,
 ) -> None:
     """A backup may hold the cluster alone."""
-    here, there = tmp_path / "here", tmp_path / "there"
-    stop(start(here))
+    here, there = data_dir, data_dir / "there"
     with running(there) as server:
         await write(server.dsn, 1)
     shutil.rmtree(here / "postgres")
@@ -168,11 +167,10 @@ async def test_a_cluster_from_another_folder_takes_the_password_of_this_one(
         assert await read(server.dsn) == [1]
 
 
-async def test_rules_that_were_changed_are_written_again(tmp_path: Path) -> None:
-    stop(start(tmp_path))
-    (tmp_path / "postgres" / "pg_hba.conf").write_text(TRUST)
+async def test_rules_that_were_changed_are_written_again(data_dir: Path) -> None:
+    (data_dir / "postgres" / "pg_hba.conf").write_text(TRUST)
 
-    with running(tmp_path) as server:
+    with running(data_dir) as server:
         assert "password" in await refusal_of(server)
 
 
@@ -184,19 +182,18 @@ def test_a_file_that_is_no_passfile_is_refused_and_not_shown(tmp_path: Path, tex
         start(tmp_path)
 
 
-async def test_a_passfile_that_others_may_read_is_closed_to_them(tmp_path: Path) -> None:
+async def test_a_passfile_that_others_may_read_is_closed_to_them(data_dir: Path) -> None:
     """Clients ignore such a file, and the server would refuse them."""
-    stop(start(tmp_path))
-    (tmp_path / "pgpass").chmod(0o644)
+    (data_dir / "pgpass").chmod(0o644)
 
-    with running(tmp_path) as server:
+    with running(data_dir) as server:
         await (await connect(server.dsn)).close()
 
-        assert (tmp_path / "pgpass").stat().st_mode & 0o077 == 0
+        assert (data_dir / "pgpass").stat().st_mode & 0o077 == 0
 
 
-async def test_a_role_of_your_own_needs_its_own_password(tmp_path: Path) -> None:
-    with running(tmp_path) as server:
+async def test_a_role_of_your_own_needs_its_own_password(data_dir: Path) -> None:
+    with running(data_dir) as server:
         connection = await connect(server.dsn)
         await connection.execute("CREATE ROLE reports LOGIN PASSWORD 'secret'")
         await connection.close()
