@@ -26,8 +26,21 @@ class Explained:
 
     @property
     def buffers(self) -> int:
-        """Pages that it touched, in whatever functions it called too."""
-        return self.plan["Shared Hit Blocks"] + self.plan["Shared Read Blocks"]
+        """Pages that it touched, in whatever functions it called too.
+
+        A WITH query that only writes runs after the main one, which does not count its pages.
+        """
+        read = {node["CTE Name"] for node in self.nodes() if node["Node Type"] == "CTE Scan"}
+        only_write = [
+            node
+            for node in self.nodes()
+            if (name := node.get("Subplan Name", "")).startswith("CTE ")
+            and name.removeprefix("CTE ") not in read
+        ]
+        return sum(
+            node["Shared Hit Blocks"] + node["Shared Read Blocks"]
+            for node in (self.plan, *only_write)
+        )
 
     def nodes(self) -> Iterator[dict[str, Any]]:
         yield from _nodes(self.plan)
