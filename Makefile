@@ -17,7 +17,7 @@ RUN_EXTRAS := --extra api --extra embedded --extra kafka --extra mail --extra ou
   --extra redis --extra temporal
 
 # Tests wait for most of their time, so there are more processes than cores.
-PROCESSES ?= 6
+PROCESSES ?= 5
 
 # `make fault` runs this many seeds; the suite runs the first 50 of them.
 SEEDS ?= 50
