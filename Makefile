@@ -16,7 +16,7 @@ COMPILE := $(UV)/bin/uv pip compile --quiet --universal --python-version 3.11 --
 RUN_EXTRAS := --extra api --extra embedded --extra kafka --extra mail --extra outbox \
   --extra redis --extra temporal
 
-# Tests wait for most of their time, so there are more processes than cores.
+# Tests also wait, so there are more processes than cores; with six, starting them costs more.
 PROCESSES ?= 5
 
 # `make fault` runs this many seeds; the suite runs the first 50 of them.
